@@ -13,6 +13,7 @@ from rsm_bridge.errors import BridgeError, ErrorKind
 
 _COMMIT_FAILED: Final = "org.apache.iceberg.exceptions.CommitFailedException"
 _NOT_VALID: Final = "org.apache.iceberg.exceptions.ValidationException"
+_NO_GC: Final = "GC is disabled"
 
 _OwnKind = Literal[
     "bad_rule",  # the rule does not fit the topic's table, or the target's
@@ -73,7 +74,9 @@ def lost_race(error: Exception) -> bool:
 
 def lost_maintenance(error: Exception) -> bool:
     """The same of a chore, which Iceberg also refuses for what others' commits hold."""
-    return any(name in {_COMMIT_FAILED, _NOT_VALID} for name, _ in java_causes(error))
+    return any(
+        name == _COMMIT_FAILED or (name == _NOT_VALID and _NO_GC not in said) for name, said in java_causes(error)
+    )
 
 
 def java_causes(error: Exception) -> Iterator[tuple[str, str]]:

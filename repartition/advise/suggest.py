@@ -92,7 +92,11 @@ def suggestion(layout: CurrentLayout, seen: Sequence[PlannedQuery]) -> str:
             f"{layout.files} files: wide ranges, or files that compaction has yet to sort. Nothing to change."
         )
     shown = wanted[:_COLUMNS_SHOWN]
-    if len(shown) > 1 and all(how == "range" and _kind(layout, name) in _INTERLEAVED for name, how, _ in shown):
+    # Iceberg takes no column within another.
+    along = [
+        name for name, how, _ in shown if how == "range" and _kind(layout, name) in _INTERLEAVED and "." not in name
+    ]
+    if len(along) == len(shown) > 1:
         return _advice_of_all(shown)
     return " ".join(_advice(layout, *item) for item in shown)
 

@@ -51,6 +51,33 @@ def type_within(schema: Any, path: str) -> Any:
     return kind
 
 
+def left_out_within(given: Any, wanted: Any) -> list[str]:
+    """Fields within structs of `wanted` that `given` has not, as paths with dots; columns that it has not at all, no.
+
+    Args:
+        given: the type of a row.
+        wanted: of another.
+    """
+    there = {f.name: f.dataType for f in given.fields}
+    found = []
+    for field in wanted.fields:
+        if field.name in there:
+            found += [f"{field.name}.{path}" for path in _lost_of(there[field.name], field.dataType)]
+    return found
+
+
+def _lost_of(given: Any, wanted: Any) -> list[str]:
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        return [*(name for name in wanted.names if name not in given.names), *left_out_within(given, wanted)]
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        return _lost_of(given.elementType, wanted.elementType)
+    if isinstance(given, MapType) and isinstance(wanted, MapType):
+        return [*_lost_of(given.keyType, wanted.keyType), *_lost_of(given.valueType, wanted.valueType)]
+    return []
+
+
 def _as_map(column: Any, given: Any, wanted: Any, *, lossy: bool) -> Any:
     from pyspark.sql import functions
 

@@ -27,7 +27,8 @@ from repartition.errors import RepartitionError
 from rsm_bridge.config.layout_terms import quoted_path
 from rsm_bridge.config.projections import ProjectionRule
 
-#: Names of ours beside the user's columns; the prefix keeps them apart.
+#: Names of ours beside the user's columns; the prefix keeps them apart, and no column of a record keeps it.
+OURS: Final = "__tierberg_"
 DELETED: Final = "__tierberg_deleted"
 KAFKA: Final = "__tierberg_kafka"
 SEEN: Final = "__tierberg_seen"
@@ -83,6 +84,7 @@ def unwrapped(records: Any, rule: ProjectionRule) -> Unwrapped:
     """
     from pyspark.sql import functions
 
+    records = _without_ours(records)
     of_record = (POSITION,) if rule.explode else ()
     kafka = [name for name in records.columns if name.startswith("_kafka_") or name in of_record]
     record = functions.struct(*(functions.col(f"`{name}`") for name in kafka)).alias(KAFKA)
@@ -91,7 +93,7 @@ def unwrapped(records: Any, rule: ProjectionRule) -> Unwrapped:
         deleted = tombstone if rule.mode == "upsert" else functions.lit(False)
         lacking = frozenset(records.columns) - frozenset(kafka) if rule.soft_deletes else frozenset()
         return _as_they_are(records, record, deleted, lacking)
-    events = lifted(records)
+    events = _without_ours(lifted(records))
     if "op" not in events.columns or not set(_SIDES) & set(events.columns):
         raise RepartitionError("bad_rule", "envelope: debezium needs change events, with `op`, `before` and `after`")
     events = events.where(~tombstone & ~functions.coalesce(functions.col("op").isin(*_ROWLESS), functions.lit(False)))
@@ -141,20 +143,30 @@ def itemized(records: Any, rule: ProjectionRule) -> Any:
 def _apart(names: Iterable[str], taken: Iterable[str]) -> dict[str, str]:
     """Columns of a row by what `select` sees them as: `x_name`, as in the topic's table, where the name is taken.
 
-    Spark's names have no case.
+    Spark's names have no case. Those that begin as OURS are taken.
     """
     found: dict[str, str] = {}
     names, reserved = list(names), {name.lower() for name in taken}
     known = {*(name.lower() for name in names), *reserved}
     for name in names:
         given = name
-        if name.lower() in reserved:
+        if name.lower() in reserved or name.lower().startswith(OURS):
             given = f"x_{name}"
             while given.lower() in known:
                 given = f"x_{given}"
             known.add(given.lower())
         found[name] = given
     return found
+
+
+def _without_ours(frame: Any) -> Any:
+    """Whoever writes records may call a member as a column of ours."""
+    from pyspark.sql import functions
+
+    if not any(name.lower().startswith(OURS) for name in frame.columns):
+        return frame
+    seen = _apart(frame.columns, ())
+    return frame.select(*(functions.col(f"`{name}`").alias(given) for name, given in seen.items()))
 
 
 def lifted(records: Any) -> Any:
@@ -233,6 +245,7 @@ class _Event:
         if self.rule.soft_deletes:
             lacks = functions.when(gone, _names(self.seen.values())).otherwise(lacks)
         was = {name: before.getField(name) for name in self.row.names}
+        was |= {name: functions.when(~missing, was[name]) for name, missing in self._lacking(before)}
         return sided.select(
             record,
             self._seen(fields).alias(SEEN),

@@ -7,13 +7,19 @@ from typing import Any, Final
 
 from converter.parquet import columns
 from repartition.changes.envelope import DELETED
-from repartition.changes.select import IDENTITY, KEPT, MARK, MOVED, STEP
+from repartition.changes.select import IDENTITY, KEPT, MARK, STEP
 from rsm_bridge.config.projections import ProjectionRule
 
 #: How the error for a key that is met in another partition begins.
 KEY_MOVED: Final = "key_order is partition, and this key is in several partitions"
 #: With `soft_deletes`: the change marks a row of the projection's table, and makes none where that has none.
 MARKS: Final = "__tierberg_marks"
+#: By column, and for the row itself, the place in the order of the change that told what another one leaves out. A row
+#: of the projection's table that is later than that knows better.
+TOLD_BY: Final = "__tierberg_told_by"
+GONE_BY: Final = "__tierberg_gone_by"
+#: Some change of the key comes late: all of them are there, and what the row says may be without it.
+LATE: Final = "__tierberg_late"
 _RANK: Final = "__tierberg_rank"
 _THERE: Final = "__tierberg_there"
 _TOLD: Final = "__tierberg_told_"
@@ -25,16 +31,20 @@ def ordered_by(rule: ProjectionRule) -> tuple[str, ...]:
     return (*first, *IDENTITY)
 
 
-def latest_changes(rows: Any, rule: ProjectionRule, may_keep: Sequence[str]) -> Any:
+def latest_changes(
+    rows: Any, rule: ProjectionRule, may_keep: Sequence[str], *, between: bool = False, late: str | None = None
+) -> Any:
     """At most one row per key, without STEP.
 
     KEPT has columns whose value only the projection's table can tell; it is there if `may_keep` has any. MARKS is there
-    under `soft_deletes`.
+    under `soft_deletes`. With `between` so is LATE, and beside the others TOLD_BY and GONE_BY, null where none is told.
 
     Args:
         rows: of the changes, with DELETED, STEP and KEPT.
         rule: the projection's.
         may_keep: columns that KEPT may have.
+        between: the table's row of a key may be later than some of these changes, and not than others.
+        late: the condition for a change that comes late; None: none does.
     """
     from pyspark.sql import Window, functions
 
@@ -44,8 +54,9 @@ def latest_changes(rows: Any, rule: ProjectionRule, may_keep: Sequence[str]) -> 
     newest_first = by_key.orderBy(*(item.desc() for item in order))
     # The whole of a key for each of its rows, worked out once per key: only its first row stays.
     within = newest_first.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    told = [_told(name, soft=rule.soft_deletes).over(within).alias(f"{_TOLD}{name}") for name in may_keep]
-    there = [_there().over(within).alias(_THERE)] if rule.soft_deletes else []
+    at = functions.struct(*(functions.col(f"`{name}`") for name in ordered_by(rule)))
+    told = [_told(name, at, soft=rule.soft_deletes).over(within).alias(f"{_TOLD}{name}") for name in may_keep]
+    there = [_there(at).over(within).alias(_THERE)] if rule.soft_deletes else []
     numbered = rows.select("*", functions.row_number().over(newest_first).alias(_RANK), *told, *there)
     if rule.key_order == "partition":
         several = functions.min(partition).over(by_key) != functions.max(partition).over(by_key)
@@ -53,56 +64,68 @@ def latest_changes(rows: Any, rule: ProjectionRule, may_keep: Sequence[str]) -> 
         text = functions.concat(functions.lit(f"{KEY_MOVED}: "), named)
         checked = functions.when(several, functions.raise_error(text).cast("long")).otherwise(functions.col(offset))
         numbered = numbered.withColumn(offset, checked)
+    if between:
+        condition = functions.lit(False) if late is None else functions.expr(late)
+        numbered = numbered.withColumn(LATE, functions.max(condition).over(by_key))
     last = numbered.where(f"{_RANK} = 1")
-    return last.select(*_settled(rows.columns, may_keep, soft=rule.soft_deletes))
+    return last.select(*_settled(rows.columns, may_keep, soft=rule.soft_deletes, between=between))
 
 
-def _settled(names: Sequence[str], may_keep: Sequence[str], *, soft: bool) -> list[Any]:
+def _settled(names: Sequence[str], may_keep: Sequence[str], *, soft: bool, between: bool) -> list[Any]:
     """Columns of the last change, completed from those before it."""
     from pyspark.sql import functions
 
     told = {name: functions.col(f"`{_TOLD}{name}`") for name in may_keep}
     made = {name: functions.col(f"`{name}`") for name in names if name not in (STEP, KEPT)}
-    open_still = []
+    open_still, told_by = [], []
     for name, known in told.items():
-        value = known.getField("value")
-        made[name] = functions.when(_kept(name) & known.isNotNull(), value).otherwise(made[name])
+        completed = _kept(name) & known.isNotNull()
+        made[name] = functions.when(completed, known.getField("value")).otherwise(made[name])
         open_still.append(functions.when(_kept(name) & known.isNull(), functions.lit(name)))
+        told_by.append(functions.when(completed, known.getField("at")).alias(name))
     if open_still:
         made[KEPT] = functions.array_compact(functions.array(*open_still))
+    if between:
+        made[LATE] = functions.col(LATE)
+    if told_by and between:
+        made[TOLD_BY] = functions.struct(*told_by)
     if soft:
-        mark, there = functions.col(MARK) & ~functions.col(DELETED), functions.col(_THERE)
+        known = functions.col(_THERE)
+        mark, there = functions.col(MARK) & ~functions.col(DELETED), known.getField("there")
         # What had left the condition before it was deleted is not there to be marked.
-        made[DELETED] = made[DELETED] | (mark & functions.coalesce(~there, functions.lit(False)))
+        left = mark & functions.coalesce(~there, functions.lit(False))
         made[MARKS] = mark & there.isNull()
+        if between:
+            made[GONE_BY] = functions.when(left, known.getField("at"))
+            made[MARKS] = made[MARKS] | left
+        else:
+            made[DELETED] = made[DELETED] | left
     return [column.alias(name) for name, column in made.items()]
 
 
-def _told(name: str, *, soft: bool) -> Any:
-    """The value that the newest change says which says one; of a row that had gone before, null."""
+def _told(name: str, at: Any, *, soft: bool) -> Any:
+    """The value that the newest change says which says one, and its place; of a row that had gone before, null."""
     from pyspark.sql import functions
 
     says = ~functions.col(DELETED) & ~_kept(name)
     if soft:
         says = says & ~functions.col(MARK)
-    value = functions.when(says, functions.struct(functions.col(f"`{name}`").alias("value")))
-    nothing = functions.struct(functions.lit(None).alias("value"))
-    return functions.first(value.when(_gone(), nothing), ignorenulls=True)
+    place = at.alias("at")
+    value = functions.when(says, functions.struct(functions.col(f"`{name}`").alias("value"), place))
+    nothing = functions.struct(functions.lit(None).alias("value"), place)
+    return functions.first(value.when(functions.col(DELETED), nothing), ignorenulls=True)
 
 
-def _there() -> Any:
-    """Whether the newest change that is no mark leaves a row; null where there is none."""
+def _there(at: Any) -> Any:
+    """Whether the newest change that is no mark leaves a row, and its place; null where there is none."""
     from pyspark.sql import functions
 
-    row = functions.when(~functions.col(DELETED) & ~functions.col(MARK), functions.lit(True))
-    return functions.first(row.when(_gone(), functions.lit(False)), ignorenulls=True)
-
-
-def _gone() -> Any:
-    """Whether the row is gone. Not for what an update says of the old one: where the key is the same, more follows."""
-    from pyspark.sql import functions
-
-    return functions.col(DELETED) & (functions.col(STEP) != MOVED)
+    place = at.alias("at")
+    there = ~functions.col(DELETED) & ~functions.col(MARK)
+    row = functions.when(there, functions.struct(functions.lit(True).alias("there"), place))
+    return functions.first(
+        row.when(functions.col(DELETED), functions.struct(functions.lit(False).alias("there"), place)), ignorenulls=True
+    )
 
 
 def _kept(name: str) -> Any:

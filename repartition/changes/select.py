@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import functools
 import operator
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from converter.parquet import columns
+from repartition.changes.by_name import type_within
 from repartition.changes.envelope import (
     DELETED,
     FAULT,
     KAFKA,
     LEFT_OUT,
+    OURS,
     POSITION,
     SEEN,
     WAS,
@@ -25,8 +28,9 @@ from repartition.changes.envelope import (
     itemized,
     unwrapped,
 )
-from repartition.errors import RepartitionError
-from repartition.spark.internals import columns_read, observed, tried
+from repartition.errors import RepartitionError, first_line
+from repartition.spark.internals import columns_read, observed, stands_alone, tried
+from rsm_bridge.config.layout_terms import COLUMN_PATH, partition_term, quoted_path
 from rsm_bridge.config.projections import ProjectionRule
 
 REASON: Final = "error"
@@ -34,9 +38,11 @@ REASON: Final = "error"
 MARK: Final = "__deleted"
 #: Columns of the projection that a change does not say, as an array, perhaps empty: they stay as they are.
 KEPT: Final = "__tierberg_kept"
-#: Places of changes within a record: the row as it was goes first, where the key is the same its new row comes after.
+#: Places of changes within a record: the row of another key goes first.
 STEP: Final = "__tierberg_step"
 MOVED: Final = 0
+#: Whether a row is in the projection, by the text of `where`.
+KEEPS: Final = "coalesce(({}), false) AS row"
 _MAIN: Final = 1
 _NEEDED: Final = "__tierberg_needed"
 _ROW: Final = "__tierberg_row"
@@ -93,7 +99,9 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
 
     records = itemized(records, rule)
     found = unwrapped(records, rule)
-    chosen = _chosen(found, rule)
+    chosen = _chosen(session, found, rule)
+    if rule.where:
+        _names(session, found.frame, rule.where, said="where")
     _refuse_names(chosen, rule)
     told = chosen.told(lambda name: functions.col(f"`{name}`"))
     judged = _judged(session, found, chosen, rule)
@@ -105,7 +113,7 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     letter = [functions.col(f"{KAFKA}.`{name}`") for name in ours]
     reason = functions.coalesce(*(functions.when(condition, text) for condition, text in faults), functions.lit(""))
     dead = judged.where(bad).select(*letter, reason.alias(REASON))
-    kept = functions.col(f"{_KEEP}.keep") if rule.where else functions.lit(True)
+    kept = functions.col(f"{_KEEP}.row") if rule.where else functions.lit(True)
     given = [column.alias(name) for name, column in told.items()]
     refused = Observation()
     # Without the record: of what is observed every column is read.
@@ -117,7 +125,11 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     change = [*given, *_verdict(rule, kept, keeping)]
     if not found.moves:
         return Changes(rows.select(*change), dead, refused, tuple(keeping))
-    was = functions.when(functions.col(WAS).isNotNull(), functions.struct(*_moved(chosen, rule, keeping)))
+    then = chosen.told(lambda name: functions.col(WAS).getField(name))
+    # Where the key is the same the row itself follows.
+    other = functools.reduce(operator.or_, (~then[name].eqNullSafe(told[name]) for name in rule.key))
+    gone = functions.col(WAS).isNotNull() & other
+    was = functions.when(gone, functions.struct(*_moved(chosen, rule, keeping)))
     both = functions.array_compact(functions.array(was, functions.struct(*change)))
     return Changes(rows.select(functions.inline(both)), dead, refused, tuple(keeping))
 
@@ -133,7 +145,7 @@ def _judged(session: Any, found: Unwrapped, chosen: _Chosen, rule: ProjectionRul
         flat = frame.select(*beside, SEEN, WAS, f"{WAS}.*")
         frame = flat.select(*beside, SEEN, functions.when(there, was).alias(WAS))
         beside = [*beside, WAS]
-    keep = [tried(session, f"struct(coalesce(({rule.where}), false) AS keep)").alias(_KEEP)] if rule.where else []
+    keep = [tried(session, f"struct({KEEPS.format(rule.where)})").alias(_KEEP)] if rule.where else []
     return frame.select(*beside, f"{SEEN}.*").select(*beside, *chosen.worked_out(session), *keep)
 
 
@@ -151,7 +163,7 @@ def _verdict(rule: ProjectionRule, kept: Any, keeping: Mapping[str, frozenset[st
 
 
 def _moved(chosen: _Chosen, rule: ProjectionRule, keeping: Iterable[str]) -> list[Any]:
-    """The same as a change, of the row as it was: it is gone. Where it stays as it was, nothing else is said of it."""
+    """The same as a change, of the row as it was, under another key: it is gone, or marked and stays as it was."""
     from pyspark.sql import functions
 
     # It goes by this change, not by the one that it was made by.
@@ -217,12 +229,29 @@ class _Chosen:
         }
 
 
-def _chosen(found: Unwrapped, rule: ProjectionRule) -> _Chosen:
-    """A column of `*` whose name is taken, in whatever case, by another expression or by us is called `name__2`."""
+def _chosen(session: Any, found: Unwrapped, rule: ProjectionRule) -> _Chosen:
+    """A column of `*` whose name is taken, in whatever case, by another expression or by us is called `name__2`.
+
+    So is a member of `x.*`: whoever writes records may give them any name.
+    """
     own = [text for text in rule.select if text != "*"]
     plain = {text: name for name in found.names for text in (name, f"`{name}`") if text in own}
-    texts = [(text, [plain[text]] if text in plain else _names(found.frame, text)) for text in own]
+    members = {text: _members(found.frame, text) for text in own}
+    texts: list[tuple[str, Sequence[str]]] = [
+        (text, [plain[text]] if text in plain else _names(session, found.frame, text))
+        for text in own
+        if not members[text]
+    ]
     taken = {name.lower() for _, names in texts for name in names} | ({MARK} if rule.soft_deletes else set())
+    taken |= {str(term.field_name).lower() for term in map(partition_term, rule.partition_by) if term.field_name}
+    several = next((text for text, names in texts if len(names) > 1), None)
+    if several is not None and rule.leaves_out:
+        said = (
+            f"`select`: {several} gives several columns, of which a change may leave some out; give each its own entry"
+        )
+        raise RepartitionError("bad_rule", said)
+    texts = _with_members(own, members, dict(texts), taken | {name.lower() for name in identity(rule)})
+    taken |= {name.lower() for _, names in texts for name in names}
     if "*" in rule.select:
         every = []
         free = {name.lower() for name in found.names} | taken
@@ -233,8 +262,8 @@ def _chosen(found: Unwrapped, rule: ProjectionRule) -> _Chosen:
             free.add(given.lower())
             every.append((f"`{name}`", [given]))
             plain[f"`{name}`"] = name
-        place = rule.select.index("*")
-        texts = [*texts[:place], *every, *texts[place:]]
+        before = sum(max(1, len(members[text])) for text in rule.select[: rule.select.index("*")])
+        texts = [*texts[:before], *every, *texts[before:]]
     given_names = {name for _, names in texts for name in names}
     added = {name: name for name in identity(rule) if name not in given_names}
     needed = {*rule.key, *rule.source_order, *identity(rule), columns.TIMESTAMP}
@@ -246,7 +275,8 @@ def _keeping(found: Unwrapped, chosen: _Chosen, rule: ProjectionRule) -> dict[st
     reads: dict[str, frozenset[str]] = {}
     for text, names in chosen.texts if found.may_lack else ():
         lacking = _reads(found, text, plain=chosen.plain) & found.may_lack
-        reads |= {name: lacking for name in names if lacking and name not in rule.key}
+        placed = {*rule.key, *rule.source_order}  # by these a change is known, and said to be later
+        reads |= {name: lacking for name in names if lacking and name not in placed}
     return reads
 
 
@@ -283,6 +313,11 @@ def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
     if replaced:
         said = f"`select` gives {' and '.join(replaced)} another meaning: by them a row is known; choose another name"
         raise RepartitionError("bad_rule", said)
+    reserved = [name for name in names if name.lower().startswith(OURS)]
+    if reserved:
+        raise RepartitionError(
+            "bad_rule", f"`select` gives {', '.join(reserved)}: names with {OURS} are not for columns"
+        )
     if rule.soft_deletes and MARK in names:
         raise RepartitionError("bad_rule", f"`soft_deletes` gives the column {MARK}; name that of `select` otherwise")
     lower = [name.lower() for name in names]
@@ -300,11 +335,65 @@ def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
             raise RepartitionError("bad_rule", f"`{why}` needs {', '.join(missing)}, which `select` does not give")
 
 
-def _names(frame: Any, text: str) -> list[str]:
-    """Names of the columns that an expression of `select` gives."""
-    plain = frame.select(f"{SEEN}.*").selectExpr(f"struct({text}) AS row")
-    names: list[str] = plain.schema["row"].dataType.names
+def _names(session: Any, frame: Any, text: str, said: str = "select") -> list[str]:
+    """Names of the columns that an expression of `select` gives; `said`: or of what it is an expression.
+
+    Raises:
+        RepartitionError: `bad_rule` where Spark cannot make sense of it, or a row of it does not stand alone.
+    """
+    from pyspark.errors import AnalysisException
+
+    try:
+        plain = frame.select(f"{SEEN}.*").selectExpr(
+            f"struct({text}) AS row" if said == "select" else KEEPS.format(text)
+        )
+    except AnalysisException as error:
+        raise RepartitionError("bad_rule", f"`{said}`: {text}: {first_line(error)}") from error
+    if not stands_alone(session, plain):
+        raise RepartitionError("bad_rule", f"`{said}`: {text}: a row must stand alone, without others and other tables")
+    names: list[str] = getattr(plain.schema["row"].dataType, "names", [])
     return names
+
+
+def _members(frame: Any, text: str) -> list[tuple[str, str]]:
+    """What `x.*` stands for: expressions, each with its name; nothing for another text."""
+    path = text.strip().removesuffix(".*")
+    if path == text.strip() or not re.fullmatch(COLUMN_PATH, path):
+        return []
+    kind = type_within(frame.schema[SEEN].dataType, path)
+    names: list[str] = getattr(kind, "names", [])
+    return [
+        (f"{quoted_path(path)}.`{name.replace('`', '``')}`", f"x_{name}" if name.lower().startswith(OURS) else name)
+        for name in names
+    ]
+
+
+def _with_members(
+    own: Sequence[str],
+    members: Mapping[str, Sequence[tuple[str, str]]],
+    others: Mapping[str, Sequence[str]],
+    taken: Iterable[str],
+) -> list[tuple[str, Sequence[str]]]:
+    """The expressions in their order, those for members in the place of `x.*`.
+
+    Args:
+        own: texts of `select`, without `*`.
+        members: by text, as :func:`_members` says.
+        others: the names that the other texts give.
+        taken: names that members give way to, in lower case.
+    """
+    texts: list[tuple[str, Sequence[str]]] = []
+    free = {*taken, *(name.lower() for found in members.values() for _, name in found)}
+    for text in own:
+        if not members[text]:
+            texts.append((text, others[text]))
+        for expression, name in members[text]:
+            given, number = name, 2
+            while given.lower() in (taken if given == name else free):
+                given, number = f"{name}__{number}", number + 1
+            free.add(given.lower())
+            texts.append((f"{expression} AS `{given.replace('`', '``')}`", [given]))
+    return texts
 
 
 def _faults(

@@ -71,16 +71,23 @@ def maintain(job: ProjectionJob, budget: Budget, clock: Callable[[], int] = now_
     if not chores or not lease.acquire():
         return []
     done: list[Done] = []
+    failed: RepartitionError | None = None
     with kept(lease):
         for table, chore in chores:
             if not budget.left():
                 break
             job.step(chore)
             began = time.monotonic()
-            said = _do(table, chore, clock())
-            done.append(Done(chore, time.monotonic() - began, f"{table.called}{said}"))
-            budget.maintaining_s += done[-1].seconds
+            try:
+                said = _do(table, chore, clock())
+            except RepartitionError as error:
+                failed = failed or error  # the others have nothing to do with it
+            else:
+                done.append(Done(chore, time.monotonic() - began, f"{table.called}{said}"))
+            budget.maintaining_s += time.monotonic() - began
         _report(kept_tables(job)[0])
+    if failed is not None:
+        raise failed
     return done
 
 

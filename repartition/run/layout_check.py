@@ -27,8 +27,6 @@ _TAKES: Final = {
 #: That Iceberg's Z-order takes (its SparkZOrderUDF).
 _INTERLEAVED: Final = _WHOLE | _TIMESTAMPS | {"float", "double", "string", "binary", "boolean", "date"}
 _NESTED: Final = frozenset({"struct", "array", "map", "variant"})
-#: What Iceberg calls the field of a transform, behind the column's name.
-_SUFFIX: Final = {"truncate": "trunc"}
 
 
 def require_layout(schema: Any, rule: ProjectionRule) -> None:
@@ -47,8 +45,8 @@ def require_layout(schema: Any, rule: ProjectionRule) -> None:
         takes = _TAKES.get(term.kind)
         if kind in _NESTED if takes is None else kind not in takes:
             raise RepartitionError("bad_rule", f"partition_by: {text} cannot be made of a column of type {kind}")
-        if takes is not None and _field_name(term) in schema.names:
-            said = f"partition_by: {text} would be called {_field_name(term)}, as a column is; name that one otherwise"
+        if term.field_name in schema.names:
+            said = f"partition_by: {text} would be called {term.field_name}, as a column is; name that one otherwise"
             raise RepartitionError("bad_rule", said)
     order = row_order(rule.sort_by)
     for column in (term.column for term in order.terms):
@@ -75,7 +73,3 @@ def _type_of(schema: Any, path: str, text: str) -> str:
     if kind is None:
         raise RepartitionError("bad_rule", f"partition_by or sort_by: {text}: the projection has no column {path}")
     return str(kind.typeName())
-
-
-def _field_name(term: PartitionTerm) -> str:
-    return f"{term.column}_{_SUFFIX.get(term.kind, term.kind)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Any, Final
 
 from repartition.limits import KEY_CHARS_COMPARED_MAX
@@ -29,14 +28,16 @@ def near(changes: Any, rule: ProjectionRule, catalog: str) -> list[str]:
     ordered = [name for name in rule.key if kinds[name] in _ORDERED]
     terms = [partition_term(text) for text in rule.partition_by]
     bucketed = [term for term in terms if term.kind == "bucket" and term.column in rule.key]
-    asked = [f"{end}(`{name}`)" for name in ordered for end in ("min", "max")]
+    # A date as days since 1970: Spark's go beyond the years that Python's have.
+    plain = {name: f"unix_date(`{name}`)" if kinds[name] == "date" else f"`{name}`" for name in ordered}
+    asked = [f"{end}({plain[name]})" for name in ordered for end in ("min", "max")]
     asked += [f"sort_array(collect_set({term.call(catalog)}))" for term in bucketed]
     if not asked:
         return []
     told = list(changes.select(*(functions.expr(text) for text in asked)).collect()[0])
     found: list[str] = []
     for number, name in enumerate(ordered):
-        least, most = (bound(value) for value in told[2 * number : 2 * number + 2])
+        least, most = (bound(value, kinds[name]) for value in told[2 * number : 2 * number + 2])
         if least is not None and most is not None:
             found.append(f"t.`{name}` BETWEEN {least} AND {most}")
     for term, numbers in zip(bucketed, told[2 * len(ordered) :], strict=True):
@@ -46,12 +47,11 @@ def near(changes: Any, rule: ProjectionRule, catalog: str) -> list[str]:
     return found
 
 
-def bound(value: Any) -> str | None:
-    """A least or greatest key, for Spark's SQL; None: it is not compared with."""
+def bound(value: Any, kind: str) -> str | None:
+    """A least or greatest key of a type, for Spark's SQL; a date in days. None: it is not compared with."""
     if isinstance(value, int):
-        return str(value)
-    if isinstance(value, dt.date):
-        return f"DATE'{value.isoformat()}'"
-    if isinstance(value, str) and len(value) <= KEY_CHARS_COMPARED_MAX:
+        return f"date_from_unix_date({value})" if kind == "date" else str(value)
+    # Spark's texts may be no UTF-8: Python is told of such bytes by this character, and the text is another then.
+    if isinstance(value, str) and len(value) <= KEY_CHARS_COMPARED_MAX and "\ufffd" not in value:
         return literal(value)
     return None

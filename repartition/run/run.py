@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 from iceberg_catalog.plan.decide import NEVER
 from iceberg_catalog.plan.types import PartState
 from iceberg_catalog.tables.names import Owner
+from repartition.changes.envelope import POSITION
 from repartition.changes.select import IDENTITY, Changes, changes
 from repartition.changes.truncation import truncated_before
 from repartition.errors import RepartitionError, as_ours, first_line
@@ -35,6 +36,7 @@ from repartition.run.target import (
     staged,
 )
 from repartition.run.write import append, conformed, cut, made_from, upsert
+from repartition.spark.internals import union_columns
 from repartition.spark.session import unconstrained
 from repartition.spark.targets import Target
 from rsm_bridge.config.projections import ProjectionRule
@@ -43,6 +45,7 @@ from rsm_bridge.storage.projections.hold import DeclaredProjection
 
 DEAD_LETTERS = "__dead_letters"
 LETTERS = "dead-letters"
+NOTHING: Mapping[int, int] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +171,14 @@ class ProjectionJob:
         made, before_truncation = self._made(pinned, reading)
         begun = staged(self.session, self.target.spark_name, self.name, before.snapshot_id)
         with unconstrained(self.session), begun as (branch, publish):
-            # Rows of an append could come twice, and of rows that were taken back nothing else is known.
-            if again and (found.rewound or self.rule.mode == "append"):
-                cut(self.session, branch, made_from(again))
+            # Rows of an append could come twice, and what a key was before rows that were taken back is read again.
+            taken = again if self.rule.mode == "append" else found.rewound
+            if taken:
+                cut(self.session, branch, made_from(taken))
             if before_truncation:
                 cut(self.session, branch, before_truncation)
             self.step("write")
-            self._write(branch, made, reading)
+            self._write(branch, made, reading, late=_late(pinned, found))
             self.step("dead letters")
             letters = self._bury(pinned, made, reading, again)
             self.step("publish")
@@ -223,7 +227,7 @@ class ProjectionJob:
             staged(self.session, self.target.spark_name, self.name, projection.snapshot_id) as (branch, publish),
         ):
             rows = of_letters(made.rows, letters, self.rule, self.session.table(branch))
-            self._write(branch, replace(made, rows=rows), reading)
+            self._write(branch, replace(made, rows=rows), reading, again=True)
             publish()
         self.step("dead letters")
         dead = made.dead.join(letters, list(IDENTITY), "semi")
@@ -267,15 +271,14 @@ class ProjectionJob:
     def _again(self, pinned: Pinned, found: Drift) -> Mapping[int, int]:
         """Offsets below the frontier to begin at, by partition."""
         late = _late(pinned, found)
-        if not found.rewound:
-            return late
-        if not self.repair:
+        if found.rewound and not self.repair:
             raise RepartitionError("rewound", _rewound(self.name, pinned.owner.topic, found.rewound))
         if self.rule.mode == "append":
             return _least(found.rewound, late)
-        # What a key was before the record that was taken back is nowhere but in the topic's table.
-        # Where keys move it may be in another partition.
-        whole = found.rewound if self.rule.key_order == "partition" else pinned.states
+        # What a key was before the record that was taken back is nowhere but in the topic's table. Where keys move it
+        # may be in another partition, and so may be what came between a record that is late and the row.
+        moving = self.rule.key_order != "partition" and bool(found.rewound or (late and self.rule.leaves_out))
+        whole = pinned.states if moving else found.rewound
         firsts = {n: min(pinned.states[n].floor, first_live(n, 0, pinned.files)) for n in whole}
         return {**late, **firsts}
 
@@ -308,7 +311,9 @@ class ProjectionJob:
             refuse_other_rule(table, self.rule)
         return table
 
-    def _write(self, branch: str, made: Changes, reading: Reading) -> None:
+    def _write(
+        self, branch: str, made: Changes, reading: Reading, *, late: Mapping[int, int] = NOTHING, again: bool = False
+    ) -> None:
         rows = conformed(self.session, made.rows, branch)
         if self.rule.mode == "append":
             with laid_out(self.session, rows, self.target.spark_name, self.rule) as placed:
@@ -316,7 +321,19 @@ class ProjectionJob:
         else:
             given = replace(made, rows=rows)
             catalog = quoted(self.target.spark_name)
-            upsert(self.session, given, branch, reading.after, self.rule, catalog=catalog, few=reading.few)
+            # Of a partition everything from the first that is late is read again; of keys that move, all there is.
+            ordered = self.rule.key_order == "partition"
+            upsert(
+                self.session,
+                given,
+                branch,
+                reading.after,
+                self.rule,
+                catalog=catalog,
+                few=reading.few,
+                again=again or bool(ordered and late),
+                late=made_from(late) if late and not ordered else None,
+            )
 
     def _bury(self, pinned: Pinned, made: Changes, reading: Reading, again: Mapping[int, int]) -> int:
         """Dead letters, once: their table has a frontier of its own, and comes first.
@@ -333,6 +350,8 @@ class ProjectionJob:
             plain = ProjectionRule(table=self.rule.table)
             stamp = owner_stamp(owner, LETTERS)
             create_table(self.session, self.target.spark_name, name, made.dead, plain, stamp)
+        elif POSITION in made.dead.columns:  # letters of before `explode` was set had none
+            union_columns(self.session, self._spark_name(name), made.dead)
         known = {n: min(position.next, anew.get(n, NEVER)) for n, position in there.frontier.positions.items()}
         fresh = made.dead.where(f"NOT {any_of([Range(n, 0, end) for n, end in sorted(known.items())])}")
         with staged(self.session, self.target.spark_name, name, there.snapshot_id) as (branch, publish):
@@ -364,6 +383,10 @@ def _letters_anew(pinned: Pinned, frontier: Frontier, reading: Reading, again: M
     for number, at in _least(found.rewound, _late(pinned, found)).items():
         read = reading.before.positions.get(number, Position()).next
         anew[number] = max(at, min(read, again.get(number, read)))
+    for number, position in frontier.positions.items():
+        read = reading.before.positions.get(number, Position()).next
+        if position.next > read:  # of a run that died before its rows were published; the rule may be another by now
+            anew[number] = min(anew.get(number, NEVER), read)
     return anew
 
 

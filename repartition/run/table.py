@@ -16,7 +16,7 @@ from repartition.errors import RepartitionError, lost_race
 from repartition.run.layout_check import is_floating, require_layout
 from repartition.run.target import literal, quoted
 from repartition.spark.internals import nullable_schema, union_columns
-from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, row_order, sort_term
+from rsm_bridge.config.layout_terms import PartitionTerm, SortTerm, partition_term, row_order
 from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.limits import MIB
 
@@ -30,6 +30,7 @@ def table_properties(rule: ProjectionRule, schema: Any) -> dict[str, str]:
         "write.metadata.delete-after-commit.enabled": "true",
         "write.metadata.previous-versions-max": "50",
         "write.parquet.compression-codec": "zstd",
+        "write.spark.accept-any-schema": "false",  # with it each MERGE fails
     }
     if any(is_floating(schema, partition_term(text)) for text in rule.partition_by):
         common["write.spark.fanout.enabled"] = "true"  # rows of −0.0 and 0.0 come mixed, as equal to Spark
@@ -101,9 +102,10 @@ def sort_terms(table: Table) -> list[SortTerm]:
     """The table's present sort order, as far as the rule could have made it."""
     schema = table.schema()
     return [
-        sort_term(
-            f"{schema.find_column_name(field.source_id)} {'desc' if 'DESC' in str(field.direction) else 'asc'} "
-            f"nulls {'first' if 'FIRST' in str(field.null_order).upper() else 'last'}"
+        SortTerm(
+            schema.find_column_name(field.source_id) or "",
+            descending="DESC" in str(field.direction),
+            nulls_first="FIRST" in str(field.null_order).upper(),
         )
         for field in table.sort_order().fields
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -10,7 +12,7 @@ from typing import Any, Final
 from converter.parquet import columns
 from repartition.changes.by_name import as_type
 from repartition.changes.envelope import DELETED
-from repartition.changes.latest import KEY_MOVED, MARKS, latest_changes, ordered_by
+from repartition.changes.latest import GONE_BY, KEY_MOVED, LATE, MARKS, TOLD_BY, latest_changes, ordered_by
 from repartition.changes.select import KEPT, STEP, Changes
 from repartition.errors import RepartitionError, java_causes
 from repartition.limits import FEW_WORKED_OUT_BYTES_MAX
@@ -25,7 +27,7 @@ _PROPERTY: Final = f"spark.sql.iceberg.snapshot-property.{FRONTIER}"
 _BROADCAST: Final = "spark.sql.autoBroadcastJoinThreshold"
 _CHANGES: Final = "tierberg_changes"
 #: Of a change, beside the columns of the table.
-_BESIDE: Final = (DELETED, KEPT, MARKS)
+_BESIDE: Final = (DELETED, KEPT, MARKS, TOLD_BY, GONE_BY, LATE)
 #: In Spark's error where the memory of driver or executors is too small for what is sent.
 _TOO_LARGE: Final = "Not enough memory to build and broadcast"
 
@@ -58,7 +60,16 @@ def append(rows: Any, branch: str, after: Frontier, options: Mapping[str, str] |
 
 
 def upsert(
-    session: Any, made: Changes, branch: str, after: Frontier, rule: ProjectionRule, *, catalog: str, few: bool
+    session: Any,
+    made: Changes,
+    branch: str,
+    after: Frontier,
+    rule: ProjectionRule,
+    *,
+    catalog: str,
+    few: bool,
+    again: bool = False,
+    late: str | None = None,
 ) -> None:
     """Applies the latest change of each key.
 
@@ -71,12 +82,17 @@ def upsert(
         catalog: the table's, as Spark calls it, quoted.
         few: the changes may fit into the memory of each executor, so that the table's rows need not be sorted by key to
             find those that change. They are worked out once and measured then. In up to two commits.
+        again: these are all changes of their keys from some place in the order on, and the table has some of them: what
+            they leave out they tell each other, and a row that the last of them has made is made anew.
+        late: the same, of the keys alone that have a change for which this condition holds.
 
     Raises:
         RepartitionError: `key_moved`.
     """
-    latest = latest_changes(made.rows, rule, made.may_keep)
-    merge = _Merge(session=session, branch=branch, rule=rule, may_keep=made.may_keep)
+    # Of one partition the changes of a run come after all that the table has.
+    between = rule.key_order != "partition" and not again
+    latest = latest_changes(made.rows, rule, made.may_keep, between=between, late=late)
+    merge = _Merge(session=session, branch=branch, rule=rule, may_keep=made.may_keep, again=again, between=between)
     with configured(session, _PROPERTY, after.encode()), _moved_keys():
         if not few:
             merge.run(latest, few=False)
@@ -90,13 +106,15 @@ def upsert(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Merge:
-    """Spark's session, the branch, the rule, columns that changes may keep, and where in the table their keys are."""
+    """Spark's session and the branch; the rest as :func:`merge_statement` takes it."""
 
     session: Any
     branch: str
     rule: ProjectionRule
     may_keep: Sequence[str]
     near: Sequence[str] = ()
+    again: bool = False
+    between: bool = False
 
     def run(self, latest: Any, *, few: bool) -> None:
         session, names = self.session, [name for name in latest.columns if name not in _BESIDE]
@@ -114,6 +132,8 @@ class _Merge:
                         insert=not few,
                         may_keep=self.may_keep,
                         near=self.near,
+                        again=self.again,
+                        between=self.between,
                     )
                 )
         finally:
@@ -122,10 +142,8 @@ class _Merge:
 
 def _merge_few(merge: _Merge, latest: Any, after: Frontier, catalog: str) -> None:
     """By sending the changes to the table's rows, where they are as small as they looked: text packs well."""
-    from pyspark.sql import functions
-
     size = worked_out_bytes(latest)
-    if merge.may_keep and latest.where(functions.size(KEPT) > 0).isEmpty():
+    if merge.may_keep and latest.where(_keeps(merge)).isEmpty():
         merge = replace(merge, may_keep=())  # so that no other columns of the table's rows have to be read
     merge = replace(merge, near=near(latest, merge.rule, catalog))
     if size <= FEW_WORKED_OUT_BYTES_MAX:
@@ -139,6 +157,14 @@ def _merge_few(merge: _Merge, latest: Any, after: Frontier, catalog: str) -> Non
             return
     # What came by the first try stays as it is: every clause asks for a later record.
     merge.run(latest, few=False)
+
+
+def _keeps(merge: _Merge) -> Any:
+    """Whether a change may leave something as the table's row has it."""
+    from pyspark.sql import functions
+
+    told = [functions.col(f"{TOLD_BY}.`{name}`").isNotNull() for name in merge.may_keep] if merge.between else []
+    return functools.reduce(operator.or_, told, functions.size(KEPT) > 0)
 
 
 def _insert_missing(merge: _Merge, latest: Any, after: Frontier) -> None:
@@ -188,20 +214,27 @@ def _moved_keys() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if KEY_MOVED not in str(error):
+        # With a key: the statement itself is in errors that are about other things.
+        at = str(error).find(f'{KEY_MOVED}: {{"')
+        if at < 0:
             raise
-        text = str(error)[str(error).index(KEY_MOVED) :].partition("\n")[0]
+        text = str(error)[at:].partition("\n")[0]
         raise RepartitionError(
             "key_moved", f"{text}. Take a key that stays in its partition, or set key_order: timestamp"
         ) from error
 
 
-def _later(rule: ProjectionRule) -> str:
+def _later(rule: ProjectionRule, *, again: bool) -> str:
     """The condition for a change `s` to be later than the row `t` of its key; null is earlier than all else."""
+    than = ">=" if again else ">"
     if rule.key_order == "partition":
-        return f"s.{columns.OFFSET} > coalesce(t.{columns.OFFSET}, -1)"  # null: from before it was adopted
-    names = ordered_by(rule)
-    return f"({_listed(names, 's.')}) > ({_listed(names, 't.')})"
+        return f"s.{columns.OFFSET} {than} coalesce(t.{columns.OFFSET}, -1)"  # null: from before it was adopted
+    return f"({_listed(ordered_by(rule), 's.')}) {than} {_place(rule)}"
+
+
+def _place(rule: ProjectionRule) -> str:
+    """The place of the row `t` in the order."""
+    return f"({_listed(ordered_by(rule), 't.')})"
 
 
 def merge_statement(
@@ -213,10 +246,12 @@ def merge_statement(
     insert: bool,
     may_keep: Sequence[str] = (),
     near: Sequence[str] = (),
+    again: bool = False,
+    between: bool = False,
 ) -> str:
     """Applies the latest change of each key.
 
-    Every clause asks for a later record, so a change that comes again does nothing.
+    Every clause asks for a later record, so a change that comes again does nothing; with `again` it does the same.
 
     Args:
         target: the table, or a branch of it, quoted.
@@ -227,14 +262,24 @@ def merge_statement(
         insert: keys that the table has not get a row; False: nothing happens to them.
         may_keep: columns that stay as they are where KEPT names them.
         near: conditions that hold for all rows of the table with such keys.
+        again: a row that such a change has made is made anew.
+        between: the source has LATE, TOLD_BY with `may_keep`, and GONE_BY under `soft_deletes`. What `again` says goes
+            for the keys that are late.
     """
     on = " AND ".join([*(f"t.`{name}` = s.`{name}`" for name in rule.key), *near])
-    later = _later(rule)
+    later, gone = _later(rule, again=again), f"s.`{DELETED}`"
+    if between:
+        later = f"({later} OR s.`{LATE}` AND {_later(rule, again=True)})"
+    if between and rule.soft_deletes:
+        gone = f"({gone} OR s.`{GONE_BY}` >= {_place(rule)} OR s.`{LATE}` AND s.`{GONE_BY}` IS NOT NULL)"
     given = {name: f"s.`{name}`" for name in names}
     for name in may_keep:
-        given[name] = f"CASE WHEN array_contains(s.`{KEPT}`, {literal(name)}) THEN t.`{name}` ELSE s.`{name}` END"
+        stays = f"array_contains(s.`{KEPT}`, {literal(name)})"
+        if between:
+            stays += f" OR NOT s.`{LATE}` AND {_place(rule)} > s.`{TOLD_BY}`.`{name}`"
+        given[name] = f"CASE WHEN {stays} THEN t.`{name}` ELSE s.`{name}` END"
     clauses = [
-        f"WHEN MATCHED AND {later} AND s.`{DELETED}` THEN DELETE",
+        f"WHEN MATCHED AND {later} AND {gone} THEN DELETE",
         f"WHEN MATCHED AND {later} THEN UPDATE SET {_assigned(given)}",
     ]
     if insert:

@@ -9,6 +9,7 @@ Beside it session.py starts and watches Java, and advise/spark_plan.py reads pla
 | `Spark3Util.loadIcebergTable` | Iceberg's own table of a name |
 | `Table.updateSchema().unionByNameWith` | columns that come or get wider, nested ones too, in one commit |
 | `QueryExecution.analyzed().references()` | which columns an expression reads |
+| `QueryExecution.analyzed()`, `SubqueryExpression` | whether an expression reads other rows |
 | `Observation.future`, `.getRow` | a figure of a write, if it was told: Python waits for one that never comes |
 | `Table.manageSnapshots()` | a branch becomes `main`, and its tag moves, in one commit; SQL makes one for each |
 | `QueryExecution.optimizedPlan().stats()` | how large a persisted frame is |
@@ -21,6 +22,9 @@ import time
 from typing import Any, Final
 
 _TOLD_WITHIN_S: Final = 1.0
+#: Spark makes a projection, a window and one more projection of one expression with a window function.
+_WORKED_OUT_NODES: Final = 4
+_OF_SEVERAL_ROWS: Final = frozenset({"Window", "Aggregate"})
 
 
 def iceberg_table(session: Any, table: str) -> Any:
@@ -56,6 +60,24 @@ def columns_read(frame: Any, text: str) -> frozenset[str]:
     while found.hasNext():
         names.add(str(found.next().name()))
     return frozenset(names)
+
+
+def stands_alone(session: Any, frame: Any) -> bool:
+    """Whether each row of what was selected last is made of one row: no window functions, aggregates, subqueries."""
+    subqueries = session._jvm.org.apache.spark.sql.catalyst.expressions.SubqueryExpression
+    plan = frame._jdf.queryExecution().analyzed()
+    for _ in range(_WORKED_OUT_NODES):  # of the selection; what it is made from comes behind
+        if plan.nodeName() in _OF_SEVERAL_ROWS:
+            return False
+        found = plan.expressions().iterator()
+        while found.hasNext():
+            if subqueries.hasSubquery(found.next()):
+                return False
+        children = plan.children()
+        if children.size() != 1:
+            break
+        plan = children.head()
+    return True
 
 
 def observed(observation: Any) -> int | None:

@@ -18,6 +18,8 @@ _PARTITION: Final = re.compile(
     rf"|(?P<plain>{COLUMN_PATH}))"
 )
 _TIMES: Final = frozenset({"year", "month", "day", "hour"})
+#: What Iceberg calls the field of a transform, behind the column's name.
+_SUFFIX: Final = {"truncate": "trunc"}
 _SORT: Final = re.compile(
     rf"(?P<column>{COLUMN_PATH})(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?", re.IGNORECASE
 )
@@ -46,6 +48,11 @@ class PartitionTerm:
         if name == "identity":
             return self.column
         return f"{name}({size}, {self.column})" if size else f"{name}({self.column})"
+
+    @property
+    def field_name(self) -> str | None:
+        """What Iceberg calls the field, a name that no column may have then; None where it is the column's own."""
+        return None if self.kind == "identity" else f"{self.column}_{_SUFFIX.get(self.kind, self.kind)}"
 
     @property
     def kind(self) -> str:
@@ -162,7 +169,7 @@ def row_order(texts: Sequence[str]) -> RowOrder:
     """Sort fields, or `zorder(a, b)` alone.
 
     Raises:
-        ValueError: it is neither, or a Z-order names a column twice.
+        ValueError: it is neither, or a Z-order names a column twice, or one within another.
     """
     found = _INTERLEAVED.fullmatch(texts[0].strip()) if len(texts) == 1 else None
     if found is None:
@@ -170,6 +177,9 @@ def row_order(texts: Sequence[str]) -> RowOrder:
     names = [name.strip() for name in found["columns"].split(",")]
     if len(set(names)) < len(names):
         raise ValueError(f"{texts[0]!r} names a column twice")
+    nested = [name for name in names if "." in name]
+    if nested:
+        raise ValueError(f"{texts[0]!r}: Iceberg takes no {nested[0]}; give it a name of its own in `select`")
     return RowOrder(tuple(SortTerm(name) for name in names), interleaved=True)
 
 

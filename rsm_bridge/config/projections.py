@@ -98,7 +98,7 @@ class ProjectionRule(Section):
         default=("*",),
         description="SQL expressions of Spark over the topic's columns (with `debezium`: of the row's). "
         "`_kafka_partition` and `_kafka_offset` are added where they are missing. Each row must stand alone: no "
-        "aggregates, no subqueries.",
+        "aggregates, window functions or subqueries.",
     )
     where: str | None = Field(default=None, description="SQL condition of Spark; rows it does not hold for stay out.")
     partition_by: tuple[str, ...] = Field(
@@ -170,7 +170,15 @@ class ProjectionRule(Section):
                 raise ValueError(f"mode: append takes no {' and no '.join(sorted(given))}")
         elif self.explode is not None:
             raise ValueError("mode: upsert takes no explode: which items a record no longer has is said nowhere")
+        order, whole = row_order(self.sort_by), {text.strip() for text in self.partition_by}
+        if order.interleaved and all(term.column in whole for term in order.terms):
+            raise ValueError("sort_by: in a partition all rows are alike in these columns, which partition_by names")
         return self
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether a change may not say some of a row's columns, which then stay as they are."""
+        return self.soft_deletes or (self.envelope == "debezium" and bool(self.unavailable_value))
 
     def table_of(self, plain: str, namespace: str) -> tuple[str, ...]:
         """Namespace levels and name.

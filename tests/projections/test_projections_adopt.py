@@ -98,6 +98,19 @@ def test_a_truncation_takes_what_was_there_before(spark: Any, tmp_path: Path) ->
             "(1, 'a', NULL), (2, 'b', 5)",
             "its rows have a _kafka_offset already",
         ),
+        (
+            "id bigint, name string, _kafka_partition int",
+            "",
+            "(1, 'a', NULL), (2, 'b', 5)",
+            "its rows have a _kafka_partition already",
+        ),
+        (
+            "id bigint, name string",
+            "TBLPROPERTIES ('write.spark.accept-any-schema' = 'true', 'gc.enabled' = 'FALSE')",
+            "",
+            "its property write.spark.accept-any-schema is true: .*; its property gc.enabled is false: ",
+        ),
+        ("id bigint, name string, `a day` date", "PARTITIONED BY (`a day`)", "", "by a day, which no rule can name"),
     ],
 )
 def test_what_would_lose_something_is_refused(
@@ -108,6 +121,33 @@ def test_what_would_lose_something_is_refused(
         world.send([sent(1, {"id": 1, "name": "new"})])
         before = world.catalog.load_table(PROJECTION).metadata
         with pytest.raises(RepartitionError, match=said):
+            world.run()
+        assert world.catalog.load_table(PROJECTION).metadata == before
+
+
+def test_what_is_within_a_column_is_not_lost_either(spark: Any, tmp_path: Path) -> None:
+    rule = {**RULE, "select": ["id", "name", "pos", "way"]}
+    with projection_world(spark, tmp_path, rule) as world:
+        columns = "id bigint, name string, pos struct<lat: bigint, note: string>, way array<struct<n: bigint, m: int>>"
+        made(world, columns)
+        world.send([sent(1, {"id": 1, "name": "new", "pos": {"lat": 1}, "way": [{"n": 1}]})])
+        with pytest.raises(RepartitionError, match=r"gives no pos\.note, way\.m, which would be null"):
+            world.run()
+
+
+def test_what_is_refused_for_its_layout_is_as_it_was(spark: Any, tmp_path: Path) -> None:
+    """Of columns that only the rule has, too."""
+    rule = {
+        **RULE,
+        "select": ["id", "cast(id AS decimal(9, 2)) AS name", "name AS text"],
+        "sort_by": ["zorder(id, name)"],
+    }
+    with projection_world(spark, tmp_path, rule) as world:
+        name = made(world, "id bigint, name decimal(9, 2)")
+        spark.sql(f"ALTER TABLE {name} WRITE LOCALLY ORDERED BY id, name")
+        world.send([sent(1, {"id": 1, "name": "new"})])
+        before = world.catalog.load_table(PROJECTION).metadata
+        with pytest.raises(RepartitionError, match="zorder takes no column of type decimal"):
             world.run()
         assert world.catalog.load_table(PROJECTION).metadata == before
 

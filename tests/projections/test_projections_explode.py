@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from repartition.errors import RepartitionError
 from rsm_bridge.config.projections import ProjectionRule
-from tests.projections.projection_support import LETTERS, ProjectionWorld, framed, projection_world, sent
+from tests.projections.projection_support import LETTERS, PROJECTION, ProjectionWorld, framed, projection_world, sent
 from tests.projections.test_projections_races import die
 
 LINES = {"explode": "lines"}
@@ -123,6 +123,16 @@ def test_one_item_that_fails_is_a_dead_letter_and_is_replayed(spark: Any, tmp_pa
         world.job(replay=True).run()
         assert told(world, "share") == [(0, 0, 60), (0, 1, None), (0, 2, 20)]
         assert letters(world) == [unread]
+
+
+def test_letters_from_before_there_were_items_get_their_place(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {"select": ["id", "60 div id AS share"]}) as world:
+        world.send([sent(1, order(0, line("a", 0), line("b", 0)))])
+        assert world.run().dead_letters == 1
+        world.catalog.drop_table(PROJECTION)
+        world.change({**LINES, "select": ["id", "60 div _item.n AS share"]})
+        assert world.run().dead_letters == 2
+        assert {at for _, at, _ in letters(world)} >= {0, 1}
 
 
 def test_what_has_no_items_is_refused(spark: Any, tmp_path: Path) -> None:

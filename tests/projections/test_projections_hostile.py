@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from repartition.errors import RepartitionError
 from tests.projections.projection_support import LETTERS, PROJECTION, ProjectionWorld, projection_world, sent
 from tests.projections.test_projections_cdc import RULE, customer, event, of, snapshot
 
@@ -113,6 +114,105 @@ def test_members_with_names_of_ours_stop_nothing(spark: Any, tmp_path: Path, cas
         assert (gone["name"], gone["__deleted"]) == ("c0", True)
         found = spark.table(f"{world.settings.catalog.name}.kafka.{PROJECTION[1]}").columns
         assert len({name.lower() for name in found}) == len(found), "engines take names in any case"
+
+
+INNER = ("kafka", "deleted", "seen", "was", "fault", "kept", "step", "rank", "told_name", "row", "keep", "bad_row")
+
+
+@pytest.mark.parametrize("select", [["*"], ["id"], ["_item.*", "id"]])
+def test_members_with_names_that_a_run_uses_within_stop_nothing(spark: Any, tmp_path: Path, select: list[str]) -> None:
+    members = {f"__tierberg_{name}": "x" for name in INNER} | {"__TIERBERG_after": 1}
+    rules: list[dict[str, Any]] = [
+        {"table": "plain", "select": select, "explode": "lines"} if "_item.*" in select else {"table": "plain"},
+        {"table": "keyed", "mode": "upsert", "key": ["id"], "soft_deletes": True},
+        {"table": "events", **RULE, "soft_deletes": True},
+    ]
+    if "_item.*" not in select:
+        rules[0]["select"] = select
+        rules[1]["select"] = [*select]
+    with projection_world(spark, tmp_path, *rules) as world:
+        row = {"id": 7, "lines": [{"n": 1, **members}], **members}
+        world.send([sent({"id": 7}, {"op": "c", "before": None, "after": {"id": 8}, **row})])
+        world.send([sent({"id": 7}, {"op": "c", "before": None, "after": {"id": 8, **members}, **row})])
+        for number, rule in enumerate(rules):
+            world.run(number)
+            found = world.rows(("kafka", str(rule["table"])))
+            assert {item["id"] for item in found} == ({8} if number == 2 else {7})
+            ours = [name.lower() for name in found[-1] if "tierberg" in name.lower()]
+            assert all(name.startswith("x___tierberg") for name in ours)
+            assert ours or select == ["id"]
+            assert not world.rows(("kafka", f"{rule['table']}__dead_letters"))
+
+
+def test_members_of_an_item_give_way_to_what_select_names(spark: Any, tmp_path: Path) -> None:
+    rule = {"explode": "lines", "select": ["id", "_item.*"], "partition_by": ["bucket(2, id)"]}
+    with projection_world(spark, tmp_path, rule) as world:
+        world.send([sent(1, {"id": 1, "lines": [{"n": 1}]})])
+        world.run()
+        world.send(
+            [sent(2, {"id": 2, "lines": [{"n": 2, "ID": 9, "id_bucket": 4, "_item_position": 7, "_KAFKA_offset": 8}]})]
+        )
+        world.run()
+        found = [(row["id"], row["n"], row.get("ID__2"), row.get("id_bucket__2")) for row in world.rows()]
+        assert found == [(1, 1, None, None), (2, 2, 9, 4)]
+
+
+def test_a_member_that_is_called_as_a_partition_is_gives_way(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, {"partition_by": ["bucket(2, id)"]}) as world:
+        world.send([sent(1, {"id": 1})])
+        world.run()
+        world.send([sent(2, {"id": 2, "id_bucket": "mine"})])
+        world.run()
+        assert [(row["id"], row.get("id_bucket__2")) for row in world.rows()] == [(1, None), (2, "mine")]
+
+
+def test_keys_that_are_no_utf8_are_keys(spark: Any, tmp_path: Path) -> None:
+    rule = {**UPSERT, "select": ["cast(_kafka_key AS string) AS k", "n"]}
+    keys = [b"Z\xfcrich", b"Z\xefrich", "Zürich".encode(), b"\xff"]
+    with projection_world(spark, tmp_path, rule) as world:
+        for n in (1, 2):
+            for key in keys:
+                world.send([(key, b'{"n": %d}' % n)])
+                world.run()
+        found = spark.sql(f"SELECT hex(k) AS k, n FROM `{world.settings.catalog.name}`.kafka.{PROJECTION[1]}").collect()
+        assert sorted((row["k"], row["n"]) for row in found) == sorted((key.hex().upper(), 2) for key in keys)
+        world.send([(keys[0], None)])
+        world.run()
+        left = spark.sql(f"SELECT hex(k) AS k FROM `{world.settings.catalog.name}`.kafka.{PROJECTION[1]}").collect()
+        assert keys[0].hex().upper() not in {row["k"] for row in left}
+
+
+def test_dates_beyond_the_years_of_python_are_keys(spark: Any, tmp_path: Path) -> None:
+    rule = {**UPSERT, "key": ["until"], "select": ["date_from_unix_date(day) AS until", "v", "day"]}
+    days = (2_147_483_647, -2_147_483_648, -719_600, 0)
+    with projection_world(spark, tmp_path, rule) as world:
+        for value, some in ((1, days), (2, days[:1]), (3, days[1:])):
+            world.send([sent(n, {"day": n, "v": value}) for n in some])
+            world.run()
+        found = spark.sql(f"SELECT day, v FROM `{world.settings.catalog.name}`.kafka.{PROJECTION[1]}").collect()
+        assert {row["day"]: row["v"] for row in found} == {days[0]: 2, **dict.fromkeys(days[1:], 3)}
+
+
+def test_what_is_no_expression_of_one_row_is_a_matter_of_the_rule(spark: Any, tmp_path: Path) -> None:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"select": ["row_number() OVER (ORDER BY id) AS n"]}, "must stand alone"),
+        ({"select": ["id", "(SELECT max(id) FROM range(3)) AS n"]}, "must stand alone"),
+        ({"where": "id IN (SELECT id FROM range(3))"}, "must stand alone"),
+        ({"select": ["sum(id) AS n"]}, "must stand alone"),
+        ({"select": ["idd"]}, "`select`: idd: .*idd"),
+        ({"where": "idd > 1"}, "`where`: idd > 1: .*idd"),
+        ({"select": ["id +"]}, r"`select`: id \+: "),
+        ({"where": "id"}, "`where`: id: "),
+        ({"where": "id > 0, id < 9"}, "`where`: "),
+        ({"select": ["id AS __tierberg_row"]}, "gives __tierberg_row: names with __tierberg_ are not for columns"),
+    ]
+    with projection_world(spark, tmp_path, {}) as world:
+        world.send([sent(1, {"id": 1})])
+        for rule, said in wrong:
+            world.change(rule)
+            with pytest.raises(RepartitionError, match=said) as raised:
+                world.run()
+            assert raised.value.kind == "bad_rule"
 
 
 def test_a_column_of_the_topic_that_another_one_is_called_gives_way(spark: Any, tmp_path: Path) -> None:

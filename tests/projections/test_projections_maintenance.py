@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
 
 from repartition import limits
 from repartition.errors import RepartitionError
@@ -18,6 +19,7 @@ from repartition.maintain.due import Budget
 from repartition.run import write
 from repartition.run.reporting import now_ms
 from repartition.run.target import BRANCH, quoted
+from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.storage.projections.progress import read_one
 from tests.projections.projection_support import LETTERS, PROJECTION, TOPIC_ID, ProjectionWorld, projection_world, sent
 
@@ -87,7 +89,40 @@ def test_a_z_order_keeps_files_narrow_in_each_of_its_columns(spark: Any, tmp_pat
             widths[name] = sum(item["upper_bound"] - item["lower_bound"] for item in bounds) / len(bounds)
         # Sorted by x alone, each file has all of y.
         assert widths["x"] < 800
-        assert (widths["y"] > 980) if hostile else (widths["y"] < 800)
+        assert (widths["y"] > 900) if hostile else (widths["y"] < 800)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"sort_by": ["zorder(pos.lat, pos.lon)"]}, r"takes no pos\.lat; give it a name of its own in `select`"),
+        ({"sort_by": ["zorder(a, b)"], "partition_by": ["b", "day(t)", "a"]}, "all rows are alike in these columns"),
+    ],
+)
+def test_z_orders_that_no_table_can_have(rule: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        ProjectionRule(table="t", **rule)
+
+
+def test_a_chore_that_fails_keeps_no_other_from_its_turn(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with projection_world(spark, tmp_path, {}) as world:
+        for first in range(0, 30, 5):
+            world.send([sent(n, {"id": n}) for n in range(first, first + 5)])
+            world.run()
+
+        def fail(*_: Any) -> str:
+            raise OSError("broken")
+
+        monkeypatch.setitem(maintain._CHORES, "compaction", fail)
+        seen: list[str] = []
+        job = world.job()
+        job.step = seen.append
+        with pytest.raises(RepartitionError, match="compaction failed, the next round tries again: OSError: broken"):
+            maintain.maintain(job, rich())
+        assert seen[0] == "compaction"
+        assert len(seen) > 1
 
 
 def test_what_a_z_order_does_not_take_is_refused(spark: Any, tmp_path: Path) -> None:

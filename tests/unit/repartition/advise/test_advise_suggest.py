@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from repartition.advise.report import How
 from repartition.advise.suggest import CurrentLayout, PlannedQuery, both, compared, either, suggestion
 
-TYPES = {"id": "bigint", "who": "string", "ts": "timestamp", "day": "date", "open": "boolean", "amount": "decimal(9,2)"}
+TYPES = {
+    "id": "bigint",
+    "who": "string",
+    "ts": "timestamp",
+    "day": "date",
+    "open": "boolean",
+    "amount": "decimal(9,2)",
+    "at.lat": "double",
+}
 
 
 def layout(*partition_by: str, sort_by: tuple[str, ...] = (), files: int = 40) -> CurrentLayout:
@@ -50,6 +58,7 @@ def seen(files: int = 40, **columns: How) -> PlannedQuery:
         (layout(), [seen(id="range", who="range")], "compares `id` and `who` by ranges, which it is not laid out by"),
         (layout(), [seen(id="range"), seen(who="range")], "`sort_by: [zorder(id, who)]`, once compacted"),
         (layout(), [seen(id="range", amount="range")], "`sort_by: [amount]`"),
+        (layout(), [PlannedQuery("q1", 40, {"id": "range", "at.lat": "range"})], "`sort_by: [at.lat]`"),
     ],
 )
 def test_suggestions(table: CurrentLayout, queries: list[PlannedQuery], said: str) -> None:
