@@ -159,7 +159,7 @@ def test_a_command_takes_the_installations_kernels(
 @pytest.mark.timeout(600)
 def test_verify_compiles_nothing_after_warmup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine on which nothing was compiled, an installation of its own, a user of its own."""
-    program = tmp_path / "tierberg.py"
+    program = tmp_path / "program.py"
     program.write_text(
         f"import sys\nsys.prefix = {str(tmp_path / 'installed')!r}\nfrom tierberg.cli import main\nmain()\n"
     )

@@ -37,7 +37,7 @@ def verified_beside(folder: Path, monkeypatch: pytest.MonkeyPatch, happens: Call
             happens()
 
     listed = store._segments
-    monkeypatch.setattr(store, "_segments", lambda *given: iter(list(listed(*given))))
+    monkeypatch.setattr(store, "_segments", lambda *given, **named: iter(list(listed(*given, **named))))
     monkeypatch.setattr(store, "_verify_segment", first_this)
     found = verify_store(None, folder, None).damages
     assert done
