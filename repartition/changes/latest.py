@@ -54,9 +54,10 @@ def latest_changes(
     newest_first = by_key.orderBy(*(item.desc() for item in order))
     # The whole of a key for each of its rows, worked out once per key: only its first row stays.
     within = newest_first.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    at = functions.struct(*(functions.col(f"`{name}`") for name in ordered_by(rule)))
-    told = [_told(name, at, soft=rule.soft_deletes).over(within).alias(f"{_TOLD}{name}") for name in may_keep]
-    there = [_there(at).over(within).alias(_THERE)] if rule.soft_deletes else []
+    at = functions.struct(*(functions.col(f"`{name}`") for name in ordered_by(rule))).alias("at")
+    place = (at,) if between else ()
+    told = [_told(name, place, soft=rule.soft_deletes).over(within).alias(f"{_TOLD}{name}") for name in may_keep]
+    there = [_there(place).over(within).alias(_THERE)] if rule.soft_deletes else []
     numbered = rows.select("*", functions.row_number().over(newest_first).alias(_RANK), *told, *there)
     if rule.key_order == "partition":
         several = functions.min(partition).over(by_key) != functions.max(partition).over(by_key)
@@ -65,8 +66,8 @@ def latest_changes(
         checked = functions.when(several, functions.raise_error(text).cast("long")).otherwise(functions.col(offset))
         numbered = numbered.withColumn(offset, checked)
     if between:
-        condition = functions.lit(False) if late is None else functions.expr(late)
-        numbered = numbered.withColumn(LATE, functions.max(condition).over(by_key))
+        is_late = functions.lit(False) if late is None else functions.max(functions.expr(late)).over(by_key)
+        numbered = numbered.withColumn(LATE, is_late)
     last = numbered.where(f"{_RANK} = 1")
     return last.select(*_settled(rows.columns, may_keep, soft=rule.soft_deletes, between=between))
 
@@ -82,12 +83,13 @@ def _settled(names: Sequence[str], may_keep: Sequence[str], *, soft: bool, betwe
         completed = _kept(name) & known.isNotNull()
         made[name] = functions.when(completed, known.getField("value")).otherwise(made[name])
         open_still.append(functions.when(_kept(name) & known.isNull(), functions.lit(name)))
-        told_by.append(functions.when(completed, known.getField("at")).alias(name))
+        if between:
+            told_by.append(functions.when(completed, known.getField("at")).alias(name))
     if open_still:
         made[KEPT] = functions.array_compact(functions.array(*open_still))
     if between:
         made[LATE] = functions.col(LATE)
-    if told_by and between:
+    if told_by:
         made[TOLD_BY] = functions.struct(*told_by)
     if soft:
         known = functions.col(_THERE)
@@ -103,29 +105,25 @@ def _settled(names: Sequence[str], may_keep: Sequence[str], *, soft: bool, betwe
     return [column.alias(name) for name, column in made.items()]
 
 
-def _told(name: str, at: Any, *, soft: bool) -> Any:
-    """The value that the newest change says which says one, and its place; of a row that had gone before, null."""
+def _told(name: str, place: Sequence[Any], *, soft: bool) -> Any:
+    """The value of the newest change that says one, and that one's `place`; of a row that had gone before, null."""
     from pyspark.sql import functions
 
     says = ~functions.col(DELETED) & ~_kept(name)
     if soft:
         says = says & ~functions.col(MARK)
-    place = at.alias("at")
-    value = functions.when(says, functions.struct(functions.col(f"`{name}`").alias("value"), place))
-    nothing = functions.struct(functions.lit(None).alias("value"), place)
+    value = functions.when(says, functions.struct(functions.col(f"`{name}`").alias("value"), *place))
+    nothing = functions.struct(functions.lit(None).alias("value"), *place)
     return functions.first(value.when(functions.col(DELETED), nothing), ignorenulls=True)
 
 
-def _there(at: Any) -> Any:
-    """Whether the newest change that is no mark leaves a row, and its place; null where there is none."""
+def _there(place: Sequence[Any]) -> Any:
+    """Whether the newest change that is no mark leaves a row, and that one's `place`; null where there is none."""
     from pyspark.sql import functions
 
-    place = at.alias("at")
-    there = ~functions.col(DELETED) & ~functions.col(MARK)
-    row = functions.when(there, functions.struct(functions.lit(True).alias("there"), place))
-    return functions.first(
-        row.when(functions.col(DELETED), functions.struct(functions.lit(False).alias("there"), place)), ignorenulls=True
-    )
+    there, gone = (functions.struct(functions.lit(known).alias("there"), *place) for known in (True, False))
+    row = functions.when(~functions.col(DELETED) & ~functions.col(MARK), there)
+    return functions.first(row.when(functions.col(DELETED), gone), ignorenulls=True)
 
 
 def _kept(name: str) -> Any:

@@ -15,13 +15,7 @@ from grpc_health.v1._async import HealthServicer
 
 from rsm_bridge.config.settings import Settings, parse_listen
 from rsm_bridge.errors import SettingsError
-from rsm_bridge.limits import (
-    KIB,
-    MESSAGE_BYTES_MAX,
-    MIB,
-    STOP_GRACE_SECONDS,
-    STREAMS_PER_CONNECTION_MAX,
-)
+from rsm_bridge.limits import KIB, MESSAGE_BYTES_MAX, MIB, STOP_GRACE_SECONDS, STREAMS_PER_CONNECTION_MAX
 from rsm_bridge.serving.handlers import SERVICE, Handlers
 from rsm_bridge.serving.tls import Certificates
 from rsm_bridge.storage.writes import HEALTH_SERVICE, WHY_TRAILER, StoreWrites

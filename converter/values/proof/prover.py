@@ -102,7 +102,11 @@ class ValueProver:
         return _without_bytes(rows, stored, proven), numbers
 
     def packed(self, schema: pa.Schema) -> bytes:
-        """What the segment index is to say of it; empty where no value was proven. schema: the data file's."""
+        """What the segment index is to say of it; empty where no value was proven. schema: the data file's.
+
+        Raises:
+            ValueError: nobody could read it again.
+        """
         if not self.rows:
             return b""
         made = pack_proven(schema, self._encodings)

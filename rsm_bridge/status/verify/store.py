@@ -110,11 +110,11 @@ def _segments(
 
     topic: indexes that cannot be read are not told where others of their topic id say that it is not this topic's.
     """
-    for _, same_id in groupby(store.list_after(prefix), lambda listed: _topic_id(listed.key)):
+    named = ((parse_index_key(listed.key), listed) for listed in store.list_after(prefix))
+    for _, same_id in groupby(named, lambda pair: None if pair[0] is None else pair[0].topic_id):
         unread = VerifyReport()
         name: str | None = None
-        for listed in same_id:
-            key = parse_index_key(listed.key)
+        for key, listed in same_id:
             if key is None:
                 report.damages.append(f"{listed.key}: not a key of an index")
                 continue
@@ -130,11 +130,6 @@ def _segments(
         if None in (topic, name) or name == topic:
             report.damages.extend(unread.damages)
             report.unread.extend(unread.unread)
-
-
-def _topic_id(name: str) -> bytes | None:
-    key = parse_index_key(name)
-    return None if key is None else key.topic_id
 
 
 def _note_denied(store: ObjectStore, key: str, report: VerifyReport) -> None:
