@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from converter.parquet import columns
 from repartition.changes.envelope import DELETED
-from repartition.changes.select import IDENTITY, KEPT, MARK, STEP
+from repartition.changes.select import IDENTITY, KEPT, MARK
 from rsm_bridge.config.projections import ProjectionRule
 
 #: How the error for a key that is met in another partition begins.
@@ -34,13 +34,13 @@ def ordered_by(rule: ProjectionRule) -> tuple[str, ...]:
 def latest_changes(
     rows: Any, rule: ProjectionRule, may_keep: Sequence[str], *, between: bool = False, late: str | None = None
 ) -> Any:
-    """At most one row per key, without STEP.
+    """At most one row per key.
 
     KEPT has columns whose value only the projection's table can tell; it is there if `may_keep` has any. MARKS is there
     under `soft_deletes`. With `between` so is LATE, and beside the others TOLD_BY and GONE_BY, null where none is told.
 
     Args:
-        rows: of the changes, with DELETED, STEP and KEPT.
+        rows: of the changes, with DELETED and KEPT.
         rule: the projection's.
         may_keep: columns that KEPT may have.
         between: the table's row of a key may be later than some of these changes, and not than others.
@@ -50,11 +50,11 @@ def latest_changes(
 
     by_key = Window.partitionBy(*(functions.col(f"`{name}`") for name in rule.key))
     partition, offset = IDENTITY
-    order = [functions.col(f"`{name}`") for name in (*ordered_by(rule), STEP)]
+    order = [functions.col(f"`{name}`") for name in ordered_by(rule)]
     newest_first = by_key.orderBy(*(item.desc() for item in order))
     # The whole of a key for each of its rows, worked out once per key: only its first row stays.
     within = newest_first.rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
-    at = functions.struct(*(functions.col(f"`{name}`") for name in ordered_by(rule))).alias("at")
+    at = functions.struct(*order).alias("at")
     place = (at,) if between else ()
     told = [_told(name, place, soft=rule.soft_deletes).over(within).alias(f"{_TOLD}{name}") for name in may_keep]
     there = [_there(place).over(within).alias(_THERE)] if rule.soft_deletes else []
@@ -77,7 +77,7 @@ def _settled(names: Sequence[str], may_keep: Sequence[str], *, soft: bool, betwe
     from pyspark.sql import functions
 
     told = {name: functions.col(f"`{_TOLD}{name}`") for name in may_keep}
-    made = {name: functions.col(f"`{name}`") for name in names if name not in (STEP, KEPT)}
+    made = {name: functions.col(f"`{name}`") for name in names if name != KEPT}
     open_still, told_by = [], []
     for name, known in told.items():
         completed = _kept(name) & known.isNotNull()

@@ -38,12 +38,8 @@ REASON: Final = "error"
 MARK: Final = "__deleted"
 #: Columns of the projection that a change does not say, as an array, perhaps empty: they stay as they are.
 KEPT: Final = "__tierberg_kept"
-#: Places of changes within a record: the row of another key goes first.
-STEP: Final = "__tierberg_step"
-MOVED: Final = 0
 #: Whether a row is in the projection, by the text of `where`.
 KEEPS: Final = "coalesce(({}), false) AS row"
-_MAIN: Final = 1
 _NEEDED: Final = "__tierberg_needed"
 _ROW: Final = "__tierberg_row"
 _KEEP: Final = "__tierberg_keep"
@@ -72,8 +68,8 @@ class Changes:
     """Lazy frames over the same records.
 
     Attributes:
-        rows: the columns of the projection; under `upsert` DELETED (the row goes), STEP (order within one record) and
-            KEPT too.
+        rows: the columns of the projection; under `upsert` DELETED (the row goes) and KEPT too, at most one of
+            each record and key.
         dead: of each record that has no row, what it was and REASON; once per record, or per item of one.
         refused: told how many changes have no row by what works `rows` out.
         may_keep: all columns that KEPT may have.
@@ -86,7 +82,7 @@ class Changes:
 
     def plain_rows(self) -> Any:
         """`rows` with the columns of the projection alone."""
-        return self.rows.drop(DELETED, STEP, KEPT)
+        return self.rows.drop(DELETED, KEPT)
 
     def count_dead(self) -> int:
         """How many dead letters there are. Once `rows` were worked out, nothing is read again where there are none."""
@@ -158,8 +154,7 @@ def _verdict(rule: ProjectionRule, kept: Any, keeping: Mapping[str, frozenset[st
     mark = [deleted.alias(MARK)] if rule.soft_deletes else []
     unsaid = [functions.when(_lacks(names), functions.lit(name)) for name, names in keeping.items()]
     stay = functions.array_compact(functions.array(*unsaid))
-    step = functions.lit(_MAIN).alias(STEP)
-    return [*mark, gone.alias(DELETED), step, stay.cast("array<string>").alias(KEPT)]
+    return [*mark, gone.alias(DELETED), stay.cast("array<string>").alias(KEPT)]
 
 
 def _moved(chosen: _Chosen, rule: ProjectionRule, keeping: Iterable[str]) -> list[Any]:
@@ -171,8 +166,8 @@ def _moved(chosen: _Chosen, rule: ProjectionRule, keeping: Iterable[str]) -> lis
     told = chosen.told(lambda name: functions.col(WAS).getField(name)) | {name: now[name] for name in rule.source_order}
     mark = [functions.lit(True).alias(MARK)] if rule.soft_deletes else []
     stay = functions.array(*(functions.lit(name) for name in keeping if rule.soft_deletes)).cast("array<string>")
-    gone, step = functions.lit(not rule.soft_deletes).alias(DELETED), functions.lit(MOVED).alias(STEP)
-    return [*(column.alias(name) for name, column in told.items()), *mark, gone, step, stay.alias(KEPT)]
+    gone = functions.lit(not rule.soft_deletes).alias(DELETED)
+    return [*(column.alias(name) for name, column in told.items()), *mark, gone, stay.alias(KEPT)]
 
 
 def _lacks(names: Iterable[str]) -> Any:

@@ -5,6 +5,7 @@ Iceberg refuses the rest too, when the table is made or written to: by then in w
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from repartition.changes.by_name import type_within
@@ -27,10 +28,16 @@ _TAKES: Final = {
 #: That Iceberg's Z-order takes (its SparkZOrderUDF).
 _INTERLEAVED: Final = _WHOLE | _TIMESTAMPS | {"float", "double", "string", "binary", "boolean", "date"}
 _NESTED: Final = frozenset({"struct", "array", "map", "variant"})
+#: The format version that has it.
+_VARIANT_VERSION: Final = 3
+#: What lists and maps are made of: Iceberg's name, and Spark's attribute.
+_WITHIN: Final = (("element", "elementType"), ("key", "keyType"), ("value", "valueType"))
+#: That Iceberg can write into Parquet; a struct without fields is none.
+_STORED: Final = _INTERLEAVED | {"decimal", "char", "varchar", "variant"}
 
 
 def require_layout(schema: Any, rule: ProjectionRule) -> None:
-    """Refuses a layout that no table with these columns can have, and an order that no rows with them can be in.
+    """Refuses columns that no table has, a layout that none with these has, and an order that no rows can be in.
 
     Args:
         schema: Spark's, of the projection's rows.
@@ -39,6 +46,13 @@ def require_layout(schema: Any, rule: ProjectionRule) -> None:
     Raises:
         RepartitionError: `bad_rule`: names the term and the column's type.
     """
+    for path, kind in _leaves(schema):
+        if kind not in _STORED:
+            said = f"`select`: {path} is of type {kind}, which no table has; give it another by CAST"
+            raise RepartitionError("bad_rule", said)
+        if kind == "variant" and rule.format_version < _VARIANT_VERSION:
+            said = f"`select`: {path} is of type variant, which is of format_version {_VARIANT_VERSION}; set that"
+            raise RepartitionError("bad_rule", said)
     for text in rule.partition_by:
         term = partition_term(text)
         kind = _type_of(schema, term.column, text)
@@ -60,6 +74,16 @@ def require_layout(schema: Any, rule: ProjectionRule) -> None:
         if kind in _NESTED:
             said = f"source_order: {name} is a column of type {kind}; name what is within it in `select`"
             raise RepartitionError("bad_rule", said)
+
+
+def _leaves(kind: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Paths and names of all types that are not made of others, in Spark's words."""
+    within = [(field.name, field.dataType) for field in getattr(kind, "fields", ())]
+    within += [(name, getattr(kind, at)) for name, at in _WITHIN if hasattr(kind, at)]
+    for name, inner in within:
+        yield from _leaves(inner, f"{path}.{name}" if path else name)
+    if not within and path:
+        yield path, str(kind.typeName())
 
 
 def is_floating(schema: Any, term: PartitionTerm) -> bool:

@@ -13,7 +13,7 @@ from converter.parquet import columns
 from repartition.changes.by_name import as_type
 from repartition.changes.envelope import DELETED
 from repartition.changes.latest import GONE_BY, KEY_MOVED, LATE, MARKS, TOLD_BY, latest_changes, ordered_by
-from repartition.changes.select import KEPT, STEP, Changes
+from repartition.changes.select import KEPT, Changes
 from repartition.errors import RepartitionError, java_causes
 from repartition.limits import FEW_WORKED_OUT_BYTES_MAX
 from repartition.run.frontier import FRONTIER, Frontier
@@ -39,7 +39,7 @@ def conformed(session: Any, rows: Any, table: str) -> Any:
 
     Args:
         session: Spark's.
-        rows: a frame; DELETED, STEP and KEPT stay.
+        rows: a frame; DELETED and KEPT stay.
         table: or a branch of it, quoted, already brought to the rows' columns.
     """
     from pyspark.sql import functions
@@ -50,7 +50,7 @@ def conformed(session: Any, rows: Any, table: str) -> Any:
         column = functions.col(f"`{field.name}`")
         made = as_type(column, given.get(field.name), field.dataType, lossy=False)
         told.append(column if made is column else made.alias(field.name))
-    return rows.select(*told, *(functions.col(name) for name in (DELETED, STEP, KEPT) if name in given))
+    return rows.select(*told, *(functions.col(name) for name in (DELETED, KEPT) if name in given))
 
 
 def append(rows: Any, branch: str, after: Frontier, options: Mapping[str, str] | None = None) -> None:

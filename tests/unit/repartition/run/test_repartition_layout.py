@@ -8,15 +8,20 @@ import pytest
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    DataType,
     DateType,
+    DayTimeIntervalType,
     DecimalType,
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
+    NullType,
     StringType,
     StructType,
     TimestampNTZType,
     TimestampType,
+    VariantType,
 )
 
 from repartition.errors import RepartitionError
@@ -87,6 +92,28 @@ def test_columns_that_are_not_there_and_names_that_are_taken() -> None:
     assert "no column s.x" in checked(sort_by=["s.x"])
     assert "would be called ts_day, as a column is" in checked(partition_by=["day(ts)"])
     assert "sort_by: tags is a column of type array" in checked(sort_by=["tags"])
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (NullType(), "nothing is of type void"),
+        (ArrayType(NullType()), "nothing.element is of type void"),
+        (StructType().add("in", DayTimeIntervalType()), "nothing.in is of type daytimeinterval"),
+        (MapType(StringType(), NullType()), "nothing.value is of type void"),
+        (StructType(), "nothing is of type struct, which no table has"),
+        (VariantType(), "nothing is of type variant, which is of format_version 3"),
+    ],
+)
+def test_types_that_no_table_has_are_said_with_their_column(made: DataType, said: str) -> None:
+    schema = StructType().add("id", IntegerType()).add("nothing", made)
+    with pytest.raises(RepartitionError, match=said) as found:
+        require_layout(schema, ProjectionRule(table="t"))
+    assert found.value.kind == "bad_rule"
+
+
+def test_a_variant_is_a_column_of_version_3() -> None:
+    require_layout(StructType().add("v", VariantType()), ProjectionRule(table="t", format_version=3))
 
 
 def test_floating_columns_are_known_where_they_are_taken_as_they_are() -> None:
