@@ -216,4 +216,5 @@ METRICS_PARTITIONS_MAX = 1000  # partitions with gauges of their own; beyond, ea
 SETTINGS_FILE_BYTES_MAX = MIB  # tierberg.yaml
 DURATION_SECONDS_MAX = 100 * 365 * 86400.0  # of any setting; what waits cannot take more than three times as much
 CHECKPOINT_BYTES_MAX = 8 * MIB  # a broker's `leader-epoch-checkpoint` for a command; 200,000 epochs stay below it
+LOG_WAITING_CHARS_MAX = 8 * MIB  # of log lines that wait for whoever reads standard error; those beyond are lost
 SETTINGS_VALUES_MAX = 100_000  # values in it, those that YAML anchors repeat counted each time

@@ -13,6 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from converter.types import Cause
 from converter.values.model import ValueProblem
 from rsm_bridge.errors import ErrorKind
+from rsm_bridge.logs import lost_lines
 from rsm_bridge.metrics.board import ProgressBoard
 from rsm_bridge.metrics.tally import WITHOUT_BYTES, Tally
 
@@ -112,6 +113,8 @@ class Metrics:
         )
         self.copies_running = Gauge("tierberg_copies_running", "Copies being converted", registry=r)
         self.copies_waiting = Gauge("tierberg_copies_waiting", "Copies waiting for memory or a worker", registry=r)
+        lost = Gauge("tierberg_log_lines_lost", "Lines of the log that nobody got, since the start", registry=r)
+        lost.set_function(lost_lines)
         self._of_tables(r)
         self._begin()
 

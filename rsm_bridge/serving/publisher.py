@@ -256,13 +256,14 @@ class Publisher:
             retry_after = _backoff(topic.failures)
             lost = isinstance(error, RetryRunError) and error.conflict
             self.metrics.publishes.labels("raced" if lost else "failed").inc()
-            self._report(topic_id, error, retry_after)
             self._put_back(topic, notices, error)
-        with self._lock:
-            topic.running = False
-            if retry_after is not None:
-                topic.due = min(topic.due, time.monotonic() + retry_after)
-        self._noticed.set()
+            self._report(topic_id, error, retry_after)
+        finally:
+            with self._lock:
+                topic.running = False
+                if retry_after is not None:
+                    topic.due = min(topic.due, time.monotonic() + retry_after)
+            self._noticed.set()
 
     def _again(self, topic: _Topic, result: RunResult, due: float | None) -> float | None:
         """Seconds until the next run: sooner where pending segments are left, or may have their columns then."""

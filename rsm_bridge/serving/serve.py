@@ -19,7 +19,7 @@ from rsm_bridge.config.settings import Settings, load_settings
 from rsm_bridge.config.tls_pair import require_pair
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import MIB, START_STOP_SECONDS_MAX, STOP_SECONDS_MAX
-from rsm_bridge.logs import configure_logs, logger
+from rsm_bridge.logs import configure_logs, drain_logs, logger
 from rsm_bridge.serving.kernel_cache import kernel_cache, warmed
 
 _M_ARENA_MAX = -8  # glibc, malloc.h
@@ -29,9 +29,9 @@ _OWN_PAGES_BYTES = 4 * MIB
 
 
 def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str) -> None:
-    """Returns after SIGTERM or SIGINT and a graceful stop; ends the process when that takes over STOP_SECONDS_MAX.
+    """Returns after SIGTERM, SIGINT or SIGHUP and a graceful stop.
 
-    Before the bridge is ready that is START_STOP_SECONDS_MAX.
+    Ends the process when that takes over STOP_SECONDS_MAX; START_STOP_SECONDS_MAX before the bridge is ready.
 
     Raises:
         SettingsError: something that was asked for cannot be used.
@@ -53,7 +53,10 @@ def serve_forever(config: Path | None, overrides: dict[str, Any], log_level: str
     if "NUMBA_CACHE_DIR" not in os.environ:
         os.environ["NUMBA_CACHE_DIR"] = str(kernel_cache(settings.data_dir, logger("bridge").warning))
     _give_memory_back()
-    asyncio.run(_serve(settings))
+    try:
+        asyncio.run(_serve(settings))
+    finally:
+        drain_logs()
 
 
 def _favour_calls() -> None:
@@ -93,8 +96,9 @@ async def _serve(settings: Settings) -> None:
         if not ready.is_set():
             _leave_after(START_STOP_SECONDS_MAX, "stopped before the bridge was ready", unless=ready)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup asks
+            loop.add_signal_handler(number, end)
 
     def compiled() -> None:
         warm()
@@ -110,14 +114,23 @@ async def _serve(settings: Settings) -> None:
     async with running_bridge(settings, prepare) as bridge:
         ready.set()
         found = await asyncio.to_thread(bridge.reach.first_words)
-        sys.stdout.write(
+        said = (
             f"tierberg ready listen={bridge.address} metrics={bridge.metrics_address or '-'} "
             f"data={settings.data_dir.resolve()} {found}\n"
         )
-        sys.stdout.flush()
+        # Nobody has to read it, and who does may stop: the bridge does not wait for that.
+        threading.Thread(target=_say, args=(said,), daemon=True).start()
         await stop.wait()
         logger("bridge").info("stopping")
         _leave_after(STOP_SECONDS_MAX, "stopped in the middle of requests that hang")
+
+
+def _say(line: str) -> None:
+    try:
+        sys.stdout.write(line)
+        sys.stdout.flush()
+    except OSError as error:
+        logger("bridge").warning("the ready line could not be written", error=str(error))
 
 
 def _leave_after(seconds: float, words: str, unless: threading.Event | None = None) -> None:
@@ -130,7 +143,7 @@ def _leave_after(seconds: float, words: str, unless: threading.Event | None = No
     def leave() -> None:
         if unless is None or not unless.is_set():
             logger("bridge").warning(words)
-            sys.stderr.flush()
+            drain_logs()
             os._exit(0)
 
     watch = threading.Timer(seconds, leave)
