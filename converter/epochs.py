@@ -62,7 +62,10 @@ class EpochRuns:
         """(epoch, base offset of its first batch), both ascending, at most EPOCH_RUNS_MAX and the metadata's.
 
         Where the metadata is contradicted, its entries stand from its first one on, and below it those of the batches.
+        Where no batch tells an epoch, for Kafka's cleaner left none or all are of magic 0 and 1, they stand alone.
         """
+        if not self._own:
+            return self._told
         if not self._told or not self.contradicting:
             return tuple(self._own)
         first = self._told[0]

@@ -21,7 +21,7 @@ from converter.index.codec import Buffer, block_section, decode_index, encode_in
 from converter.index.model import Block, CauseCount, Directory, StoredObject
 from converter.index.summary import SummaryBuilder
 from converter.parquet.writer import RowFile
-from converter.types import BatchFlag, BatchTable, Cause, ConvertOptions, ParsedStep
+from converter.types import BATCH_DTYPE, BatchFlag, BatchTable, Cause, ConvertOptions, ParsedStep
 
 _TAKEN = ["base_offset", "flags", "cause", "control_type", "row_start", "row_count"]
 _NO_DELTAS = np.empty(0, dtype=np.int64)
@@ -63,7 +63,7 @@ def add_rows(
     transactions = Transactions.of_files(files)
     parser = SegmentParser(directory.metadata, options, transactions)
     file = RowFile(schema, data, options.value_format)
-    found: list[BatchTable] = []
+    found: list[BatchTable] = [np.empty(0, dtype=BATCH_DTYPE)]  # the cleaner may have left no batch
     try:
         for step in _steps(parser, kept):
             file.add(step.rows)

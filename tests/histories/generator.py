@@ -14,6 +14,7 @@ STEPS_MIN, STEPS_MAX = 15, 90
 #: How many numbers each action takes, and how often it is done, more or less.
 ACTIONS: dict[str, tuple[int, float]] = {
     "write": (3, 2),
+    "clean": (3, 0.5),
     "transaction": (3, 2),
     "end": (3, 2),
     "roll": (2, 1),

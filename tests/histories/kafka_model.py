@@ -26,7 +26,10 @@ MARKERS = (COMMIT, ABORT)
 
 @dataclass(slots=True, eq=False)
 class Batch:
-    """One batch of a log, the same object on every replica. `rows`: it has records that can become rows."""
+    """One batch of a log, the same object on every replica.
+
+    rows: it has records that can become rows. cleaned: Kafka's cleaner has taken it: of it there are offsets alone.
+    """
 
     base: int
     last: int
@@ -35,6 +38,7 @@ class Batch:
     kind: BatchKind
     rows: bool
     time_ms: int
+    cleaned: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -135,7 +139,7 @@ class Copied:
 
 @dataclass(slots=True, eq=False)
 class Due:
-    """What the leader copies next: its batches, and what comes with them."""
+    """What the leader copies next: its batches, those that were cleaned too, and what comes with them."""
 
     base: int
     end: int
@@ -145,6 +149,11 @@ class Due:
     open_end: tuple[tuple[int, int], ...]
     aborts: tuple[tuple[int, int, int], ...]
     later: tuple[tuple[int, int, bool], ...]
+
+    @property
+    def stored(self) -> list[Batch]:
+        """Batches that are in the segment's bytes."""
+        return [batch for batch in self.batches if not batch.cleaned]
 
     def aborts_in_it(self, batch: Batch) -> bool:
         """Whether a marker in the segment aborts the batch's transaction."""
@@ -178,11 +187,13 @@ class Kafka:
         """Consumers read below it."""
         return self.high_watermark if self.clean else self.lead.end
 
-    def write(self, count: int, kind: BatchKind, pid: int, time_ms: int, *, rows: bool = True) -> Batch:
+    def write(
+        self, count: int, kind: BatchKind, pid: int, time_ms: int, *, rows: bool = True, cleaned: bool = False
+    ) -> Batch:
         """One batch on the leader."""
         size = 1 if kind in MARKERS else count
         base = self.lead.end
-        batch = Batch(base, base + size - 1, self.epoch, -1 if kind is PLAIN else pid, kind, rows, time_ms)
+        batch = Batch(base, base + size - 1, self.epoch, -1 if kind is PLAIN else pid, kind, rows, time_ms, cleaned)
         self.lead.log.append(batch)
         return batch
 

@@ -82,10 +82,10 @@ class KafkaSteps:
 
     # Producers
 
-    def _write(self, part: Part, count: int, kind: Any, pid: int, *, rows: bool = True) -> Batch:
+    def _write(self, part: Part, count: int, kind: Any, pid: int, *, rows: bool = True, cleaned: bool = False) -> Batch:
         self.now_ms += 1
         kafka, oracle = part.kafka, part.oracle
-        batch = kafka.write(count, kind, pid, self.now_ms, rows=rows)
+        batch = kafka.write(count, kind, pid, self.now_ms, rows=rows, cleaned=cleaned)
         if not kafka.clean:
             oracle.written.add(batch)
             if kind is PLAIN:
@@ -98,6 +98,16 @@ class KafkaSteps:
         """A batch; `rows` 0: none of its records can be a row."""
         self._write(self.part(p), 1 + count % 3, PLAIN, -1, rows=bool(rows % 8))
         return () if rows % 8 else ("without rows",)
+
+    def do_clean(self, p: int, count: int, alone: int) -> tuple[str, ...]:
+        """Offsets whose batch the cleaner has taken; `alone`: in a segment of which nothing else is left."""
+        part = self.part(p)
+        if alone % 2:
+            part.kafka.lead.roll()
+        self._write(part, 1 + count % 3, PLAIN, -1, rows=False, cleaned=True)
+        if alone % 2:
+            part.kafka.lead.roll()
+        return ("a whole segment",) if alone % 2 else ()
 
     def do_transaction(self, p: int, count: int, pid: int) -> tuple[str, ...]:
         """A batch of a transaction."""
@@ -236,7 +246,7 @@ class KafkaSteps:
         """Whether the bridge takes it; the framer looks at batch headers, which matter only at odds with the epochs."""
         if metadata.leader_epochs and metadata.leader_epochs[0].start_offset <= due.base:
             return True
-        data = header_bytes(due.batches)
+        data = header_bytes(due.stored)
         framer = Framer(replace(metadata, segment_size_bytes=len(data)), 1 << 16)
         framer.append(data)
         try:
@@ -271,11 +281,8 @@ class KafkaSteps:
         key = index_key(metadata)
         segment, main, tail = segment_of(
             str(key),
-            list(due.batches),
+            due,
             held=held,
-            checkpoint=due.checkpoint,
-            open_end=due.open_end,
-            aborts=due.aborts,
             peeked=due.later if peek else (),
         )
         files: list[StoredObject | None] = []

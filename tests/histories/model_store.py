@@ -18,7 +18,7 @@ from rsm_bridge.errors import ObjectNotFoundError, StoreError
 from rsm_bridge.storage.keys import IndexKey
 from rsm_bridge.storage.object_store import ListedObject
 from rsm_bridge.storage.segments.known import KnownSegment, KnownTombstone
-from tests.histories.kafka_model import Batch
+from tests.histories.kafka_model import Batch, Due
 from tests.histories.row_arrays import load_later
 
 NAME_BYTES_MAX = 255
@@ -263,35 +263,32 @@ def data_of(batches: list[Batch], border: int) -> tuple[Rows, Rows]:
 
 def segment_of(
     name: str,
-    batches: list[Batch],
+    due: Due,
     *,
     held: list[Batch],
-    checkpoint: tuple[tuple[int, int], ...],
-    open_end: tuple[tuple[int, int], ...],
-    aborts: tuple[tuple[int, int, int], ...],
     peeked: tuple[tuple[int, int, bool], ...],
 ) -> tuple[Segment, Rows, Rows]:
-    """What a copy stores of these batches: its index, and the rows of its data file and of its tail."""
+    """What a copy stores of a segment: its index, and the rows of its data file and of its tail."""
     told = {(pid, first) for pid, first, committed in peeked if committed}
-    waiting = {pid: first for pid, first in open_end if (pid, first) not in told}
+    waiting = {pid: first for pid, first in due.open_end if (pid, first) not in told}
     border = next((n for n, b in enumerate(held) if b.pid >= 0 and b.base >= waiting.get(b.pid, 1 << 60)), 0)
     main, tail = data_of(held, border or len(held))
     runs: list[tuple[int, int]] = []
-    for batch in batches:
+    for batch in due.stored:
         if not runs or runs[-1][0] != batch.epoch:
             runs.append((batch.epoch, batch.base))
-    epochs = tuple(runs)
-    load: Callable[[], Batches] = load_later(batches, frozenset(held), aborts)
+    epochs = tuple(runs) or due.metadata_epochs  # without a batch nothing else tells
+    load: Callable[[], Batches] = load_later(due.stored, frozenset(held), due.aborts)
     refs: list[Any] = [
         FileRef(first=min(rows), last=max(rows), rows=len(rows)) if rows else None for rows in (main, tail)
     ]
     made = Segment(
         id=name,
-        base=batches[0].base,
-        last=batches[-1].last,
+        base=due.base,
+        last=due.end,
         runs=epochs,
-        checkpoint=checkpoint,
-        open_end=open_end,
+        checkpoint=due.checkpoint,
+        open_end=due.open_end,
         state=SegmentState.LIVE,
         main=refs[0],
         load=load,

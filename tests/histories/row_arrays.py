@@ -20,7 +20,8 @@ def load_later(
         if not made:
             table = np.array(
                 [(b.base, b.last, b.epoch, b.pid, b.kind, b in held, b.time_ms) for b in batches], dtype=np.int64
-            ).T
+            )
+            table = table.reshape(-1, 7).T
             made.append(
                 Batches(
                     base=table[0],

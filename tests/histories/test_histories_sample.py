@@ -18,6 +18,7 @@ TIMES_MIN = 20
 #: What each action must have had, beside having run.
 KINDS: dict[str, tuple[str, ...]] = {
     "write": ("without rows",),
+    "clean": ("a whole segment",),
     "end": ("commit", "abort", "of no transaction", "spans segments"),
     "replicate": ("with truncation",),
     "elect": ("with truncation", "without truncation"),

@@ -24,6 +24,7 @@ from converter.parquet.columns import OFFSET
 from converter.parquet.page_table import footer_metadata
 from converter.segment.add_rows import has_added_rows
 from converter.types import (
+    BATCH_DTYPE,
     BatchFlag,
     BatchTable,
     Cause,
@@ -412,7 +413,7 @@ def parse_checkpoint(data: bytes) -> Runs:
 
 def _load_batches(key: str, read: ReadRange, directory_size: int) -> Batches:
     directory = directory_under(key, read(0, directory_size))
-    tables = []
+    tables = [np.empty(0, dtype=BATCH_DTYPE)]  # the cleaner may have left no batch
     with index_named(key):
         for number in range(len(directory.blocks)):
             section = block_section(directory, number)

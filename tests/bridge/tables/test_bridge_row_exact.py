@@ -74,6 +74,30 @@ def test_rows_below_an_open_transaction_come_before_its_marker(
     assert len([name for name in names if "-tail-" in name]) == 1
 
 
+def test_a_segment_that_the_cleaner_emptied_is_no_hole(shim: ShimClient, catalog: Catalog, bridge: Running) -> None:
+    """Below it a transaction waits for its marker, which comes above it."""
+    topic, failed = "emptied", bridge.metrics.publishes.labels("failed")
+    before = failed._value.get()  # type: ignore[attr-defined]
+    log = LogBuilder()
+    log.batch([b"open"] * 10, **TXN)
+    still_open = {IndexType.PRODUCER_SNAPSHOT: producer_snapshot([(5, 0)])}
+    first = shim.copied(segment_of(log, topic=topic, files=still_open))
+    empty = LogBuilder(next_offset=20)
+    empty.base_offset = 10
+    emptied = shim.copied(segment_of(empty, topic=topic, topic_id=first.topic_id, files=still_open))
+    again = segment_of(empty, topic=topic, topic_id=first.topic_id, files=still_open)
+    shim.copy(again)  # its reply is lost
+    shim.delete(again)
+    rest = LogBuilder(next_offset=20)
+    rest.control(5, commit=True)
+    rest.batch([b"last"] * 9)
+    shim.copied(segment_of(rest, topic=topic, topic_id=first.topic_id))
+    eventually(lambda: offsets(catalog, topic) == [*range(10), *range(21, 30)])
+    assert not any("tierberg.gaps" in found or "tierberg.lost" in found for found in summaries(catalog, topic))
+    assert shim.fetch(emptied) == b""
+    assert failed._value.get() == before  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("topic", ["archive", "century"])
 def test_rows_that_retention_deleted_stay(shim: ShimClient, catalog: Catalog, topic: str) -> None:
     logs = [LogBuilder(next_offset=start).fill(batches=1, records=10) for start in (0, 10, 20)]

@@ -80,3 +80,15 @@ def test_the_number_of_runs_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None
     for step in [*parser.feed(segment.data), *parser.finish()]:
         summary.add(step.batches)
     assert len(summary.build((), False, False).leader_epochs) == 3
+
+
+def test_where_no_batch_tells_an_epoch_the_metadata_does() -> None:
+    """A segment that the cleaner left empty has its place in the log; with no epochs it would count as dead."""
+    told = (LeaderEpoch(2, 5), LeaderEpoch(4, 8))
+    assert SummaryBuilder(told).build((), False, False).leader_epochs == told
+    segment = make_segment([Message(5, b"k", b"v")], start_offset=5)
+    parser = SegmentParser(replace(segment.metadata, leader_epochs=told), ConvertOptions(), Transactions())
+    summary = SummaryBuilder(told)
+    for step in [*parser.feed(segment.data), *parser.finish()]:
+        summary.add(step.batches)
+    assert summary.build((), False, False).leader_epochs == told
