@@ -12,6 +12,8 @@ CREATE_ATTEMPTS_MAX: Final = 4
 SNAPSHOTS_KEPT_MAX: Final = 20
 #: Previous metadata.json files kept; more than a commit can be behind without losing the swap anyway.
 METADATA_VERSIONS_KEPT_MAX: Final = 50
+#: Bytes of a metadata.json that is read only to learn whose it is; a larger one counts as another table's.
+METADATA_JSON_BYTES_MAX: Final = 64 * 1024 * 1024
 #: Manifests of one table that are read at once.
 MANIFEST_READERS: Final = 8
 #: Entries written to one manifest.

@@ -1,4 +1,6 @@
-"""Names of metadata files that tell their bytes: they end in `-crc32c-0a1b2c3d.avro`, the CRC32C in hexadecimal.
+"""Names of metadata files that tell whose they are, by the table's uuid, and their bytes.
+
+They end in `-crc32c-0a1b2c3d.avro`, the CRC32C in hexadecimal.
 
 Avro has no checksum, and a reader written in C may do anything with bytes that nobody wrote. So a file of ours is
 compared with its name before it is decoded. Names survive what other engines do: their manifest lists repeat the
@@ -9,12 +11,26 @@ from __future__ import annotations
 
 import io
 import re
+import uuid
 from typing import Final, NoReturn
 
 from crc32c import crc32c
 from pyiceberg.io import OutputFile
 
+_UUID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME: Final = re.compile(r"-crc32c-([0-9a-f]{8})\.avro\Z")
+_OURS: Final = re.compile(rf"(?:snap-[0-9]+-0-)?({_UUID})-{_UUID}(?:-m[0-9]+)?{_NAME.pattern}")
+
+
+def commit_name(table: uuid.UUID) -> str:
+    """What the names of one commit's files share, unlike those of any other commit."""
+    return f"{table}-{uuid.uuid4()}"
+
+
+def table_of_name(name: str) -> uuid.UUID | None:
+    """The table of which a manifest or manifest list of ours is; None of a name that does not tell."""
+    told = _OURS.fullmatch(name)
+    return None if told is None else uuid.UUID(told[1])
 
 
 def checked_name(name: str, data: bytes) -> str:

@@ -12,7 +12,6 @@ PyIceberg's producers cost seconds at 100,000 files: they rewrite or re-list eve
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -34,7 +33,7 @@ from pyiceberg.table.snapshots import (
     update_snapshot_summaries,
 )
 
-from iceberg_catalog.commit.checked_names import Gathered, checked_name
+from iceberg_catalog.commit.checked_names import Gathered, checked_name, commit_name
 from iceberg_catalog.commit.head import Head, ManifestFiles, content_of
 from iceberg_catalog.commit.manifest_entries import EncodedEntry, EntryReader
 from iceberg_catalog.commit.manifest_writer import BlockManifestWriter, entry_schema
@@ -68,9 +67,10 @@ class SnapshotChain:
     written: list[str] = field(default_factory=list)
     snapshots: list[Snapshot] = field(default_factory=list)
     _manifests: list[ManifestFiles] = field(default_factory=list)
-    _name: str = field(default_factory=lambda: str(uuid.uuid4()))
+    _name: str = field(init=False)
 
     def __post_init__(self) -> None:
+        self._name = commit_name(self.head.table.metadata.table_uuid)
         self._manifests = list(self.head.manifests)
 
     def add(self, step: Step, summary: dict[str, str]) -> Snapshot:

@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Final
+from gzip import BadGzipFile
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO, load_file_io
@@ -27,7 +27,8 @@ from pyiceberg.table import Table
 from converter.stored_json import fields, parse, text, whole
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.head import LiveFiles, normal_path
-from iceberg_catalog.commit.metadata_files import list_metadata
+from iceberg_catalog.commit.metadata_files import METADATA_JSON, own_metadata
+from iceberg_catalog.errors import DAMAGE
 from iceberg_catalog.tables import schema as table_schema
 from iceberg_catalog.tables.names import Owner
 from iceberg_catalog.tables.tables import load_existing, owned_tables, stamped_owner
@@ -46,9 +47,6 @@ from rsm_bridge.storage.keys import (
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.storage.table_records import forget_table, other_tables
-
-#: How the names of the files end of which each is one state of a table: Iceberg's specification, "File System Tables".
-_HEAD: Final = ".metadata.json"
 
 
 def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, tally: Tally) -> str:
@@ -95,7 +93,7 @@ def drop_table(store: ObjectStore, catalog: Catalog, namespace: str, name: str, 
         states={listed.key: listed.size for listed in store.list_after(state_prefix(table.metadata.table_uuid))},
         metadata={
             item.location: item.size
-            for item in sorted(list_metadata(table), key=lambda item: item.location.endswith(_HEAD))
+            for item in sorted(own_metadata(table), key=lambda item: item.location.endswith(METADATA_JSON))
         },
     )
     record.put(store)
@@ -132,7 +130,7 @@ def _left(record: DropRecord, folders: frozenset[str], io: FileIO) -> dict[str, 
         by_folder.setdefault(folder if name not in ("", ".", "..") else "", []).append(location)
     left: list[str] = []
     for folder, locations in by_folder.items():
-        heads = [location for location in locations if location.endswith(_HEAD)]
+        heads = [location for location in locations if location.endswith(METADATA_JSON)]
         owners = [] if folder in folders else [_owner_at(io, location) for location in heads]
         if folder not in folders and (not heads or any(owner not in (None, _whose(record)) for owner in owners)):
             raise BridgeError(
@@ -142,7 +140,9 @@ def _left(record: DropRecord, folders: frozenset[str], io: FileIO) -> dict[str, 
                 "object",
             )
         left += locations if folder in folders or any(owners) else []
-    return {location: record.metadata[location] for location in sorted(left, key=lambda name: name.endswith(_HEAD))}
+    return {
+        location: record.metadata[location] for location in sorted(left, key=lambda name: name.endswith(METADATA_JSON))
+    }
 
 
 def _whose(record: DropRecord) -> tuple[str, str]:
@@ -155,7 +155,7 @@ def _owner_at(io: FileIO, location: str) -> tuple[str, str] | None:
         found = FromInputFile.table_metadata(io.new_input(location))
     except FileNotFoundError:
         return None
-    except ValueError:
+    except (BadGzipFile, *DAMAGE):
         return "", ""
     return str(found.table_uuid), found.properties.get(table_schema.TOPIC_ID, "")
 
@@ -244,7 +244,7 @@ class DropRecord:
         table_uuid: as the catalog had it.
         topic_id: of its topic, 32 hex digits.
         states: sizes of its state objects in bytes, by key.
-        metadata: sizes of the files in its metadata folder in bytes, by location.
+        metadata: sizes of its own files in its metadata folder in bytes, by location.
     """
 
     table: str

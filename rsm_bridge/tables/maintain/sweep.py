@@ -8,7 +8,7 @@ What may go, and why nothing can name it any more (publish rule R13):
 | a segment's own data file, after a merge | the same, and the merged file that the segment's index names instead is or was in the table: no plan made before the pointer was swapped can land any more |
 | derived data file | it is of this table and the head it was planned on is not the head: its commit cannot land any more; both are in its key. Or its table is not recorded any more, and it is old |
 | state object | it is older than the head's commit: its own commit was planned on an earlier head. And older than any copy can be: the time of that commit is some bridge's |
-| manifest, metadata.json | the same: engines write here too |
+| manifest, metadata.json | the same: engines write here too. Only of files that are certainly this table's: others may have the folder too (metadata_files.py) |
 
 The store's data is shared by all tables of the topic id: another namespace, another name, another catalog. What one of
 them named once, by an index, another may name still. So while the store has a record of another table

@@ -77,7 +77,7 @@ def test_rows_below_an_open_transaction_come_before_its_marker(
 def test_a_segment_that_the_cleaner_emptied_is_no_hole(shim: ShimClient, catalog: Catalog, bridge: Running) -> None:
     """Below it a transaction waits for its marker, which comes above it."""
     topic, failed = "emptied", bridge.metrics.publishes.labels("failed")
-    before = failed._value.get()  # type: ignore[attr-defined]
+    before = failed._value.get()
     log = LogBuilder()
     log.batch([b"open"] * 10, **TXN)
     still_open = {IndexType.PRODUCER_SNAPSHOT: producer_snapshot([(5, 0)])}
@@ -95,7 +95,7 @@ def test_a_segment_that_the_cleaner_emptied_is_no_hole(shim: ShimClient, catalog
     eventually(lambda: offsets(catalog, topic) == [*range(10), *range(21, 30)])
     assert not any("tierberg.gaps" in found or "tierberg.lost" in found for found in summaries(catalog, topic))
     assert shim.fetch(emptied) == b""
-    assert failed._value.get() == before  # type: ignore[attr-defined]
+    assert failed._value.get() == before
 
 
 @pytest.mark.parametrize("topic", ["archive", "century"])
