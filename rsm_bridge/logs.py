@@ -81,7 +81,7 @@ class LineWriter:
             if not self._put(line):
                 with self._changed:
                     self.lost += 1
-            elif self.lost > self._told:
+            elif self.lost > self._told and self._chars < LOG_WAITING_CHARS_MAX // 2:  # there is room for what is told
                 since, self._told = self._told, self.lost
                 self._tell(self._told - since)
 

@@ -167,10 +167,11 @@ def _maintainer(
 
 
 def _locked_store(settings: Settings, stack: contextlib.ExitStack) -> ObjectStore:
-    """The object store; a folder is this bridge's alone until `stack` ends."""
+    """The object store; a folder, and the `data_dir` beside it, are this bridge's alone until `stack` ends."""
     store = open_store(settings)
     if isinstance(store, LocalObjectStore):
         stack.callback(FolderLock(settings.data_dir).close)
+        stack.callback(store.own().close)
     return store
 
 

@@ -5,8 +5,8 @@ Three things obstore's `LocalStore` does not give are added here.
 * Durable before acknowledged: a written file and every folder that is new are fsynced. Tombstones of ids that nobody
   has seen are the exception (`put_if_absent(..., sync=False)`): what they guard against is a copy still running in this
   process, and that cannot outlive a power failure either.
-* Compare-and-swap: a lock, a file lock and a comparison of the bytes. One bridge owns a data folder
-  (:class:`FolderLock`); the file lock is for commands that swap and delete beside it.
+* Compare-and-swap: a lock, a file lock and a comparison of the bytes. One bridge owns the folder
+  (:meth:`LocalObjectStore.own`); the file lock is for commands that swap and delete beside it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import secrets
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
-import obstore
 from obstore.store import LocalStore
 
 from iceberg_catalog import failpoints
@@ -37,21 +37,31 @@ _STAGED = re.compile(r"#\d+$")
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 
 
+#: Locks in the folder of a store are called as files that are being written: no listing shows them.
+_OWNED: Final = ".bridge.lock#1"
+_SWAPPED: Final = ".swap.lock#1"
+
+
 class FolderLock:
-    """Exclusive use of a data folder, until the process ends.
+    """Exclusive use of a folder, until the process ends.
+
+    Args:
+        folder: made if need be.
+        what: what errors call it.
+        name: of the file in it that is locked.
 
     Raises:
         InUseError: another process has it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, what: str = "data_dir", name: str = "bridge.lock") -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = (folder / "bridge.lock").open("a+")
+        self._file = (folder / name).open("a+")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._file.close()
-            raise InUseError(f"data_dir {folder} is in use by another bridge or command: stop it first") from error
+            raise InUseError(f"{what} {folder} is in use by another bridge or command: stop it first") from error
 
     def close(self) -> None:
         """Lets another bridge have the folder."""
@@ -66,11 +76,13 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _write_and_close(descriptor: int, data: bytes) -> None:
+def _write_and_close(descriptor: int, data: bytes, *, sync: bool = False) -> None:
     try:
         left = memoryview(data)
         while left:
             left = left[os.write(descriptor, left) :]
+        if sync:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -89,6 +101,20 @@ class LocalObjectStore(ObjectStore):
         self._lock = threading.Lock()
         self._durable_folders: set[Path] = set()
         self._staged = itertools.count(2**32 + secrets.randbits(62))
+
+    def own(self) -> FolderLock:
+        """Makes the folder this process's alone, and removes what uploads that died have left in it.
+
+        Raises:
+            InUseError: it is another's, perhaps by another `data_dir`. StoreError: it cannot be written to.
+        """
+        with store_errors(self.root_uri):
+            lock = FolderLock(self._folder, "store", _OWNED)
+            for folder, _, names in os.walk(self._folder):
+                for name in names:
+                    if _STAGED.search(name) and name not in (_OWNED, _SWAPPED):
+                        Path(folder, name).unlink(missing_ok=True)
+        return lock
 
     def _make_durable(self, key: str) -> None:
         path = self._folder / key
@@ -170,18 +196,25 @@ class LocalObjectStore(ObjectStore):
             if current.version != version:
                 return False
             with store_errors(key):
-                obstore.put(self._uploads, key, data, mode="overwrite", use_multipart=False)
-                self._make_durable(key)
+                self._overwrite(f"{self._folder}/{key}", data)
         return True
+
+    def _overwrite(self, path: str, data: bytes) -> None:
+        """Renames a whole file over the one at `path`, on disk before: else a power cut may leave neither's bytes."""
+        staged = f"{path}#{next(self._staged)}"
+        try:
+            _write_and_close(os.open(staged, _NEW_FILE, 0o600), data, sync=True)
+            Path(staged).replace(path)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(staged)  # noqa: PTH108 half the time of a Path
+        _fsync(Path(path).parent)
 
     @contextlib.contextmanager
     def _swap_lock(self, key: str) -> Iterator[None]:
-        """Commands may swap and delete while a bridge owns the folder: `undelete`, `maintain`, `requeue` and others.
-
-        Its file has the name of one that is being written, which no listing shows.
-        """
+        """Commands may swap and delete while a bridge owns the folder: `undelete`, `requeue` and others."""
         with store_errors(key):
-            descriptor = os.open(self._folder / ".swap.lock#1", os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = os.open(self._folder / _SWAPPED, os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield

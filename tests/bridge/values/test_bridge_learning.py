@@ -14,6 +14,7 @@ from pyiceberg.catalog import Catalog
 from rsm_bridge.limits import MISFIT_BYTES_READ_MAX
 from rsm_bridge.serving import service
 from rsm_bridge.serving.service import Running
+from rsm_bridge.storage.local import LocalObjectStore
 from rsm_bridge.values.typed import inferred
 from tests.bridge.values.test_bridge_replay_dead_letters import KeyedLog
 from tests.bridge.values.test_bridge_typed import rows_of, shown
@@ -277,6 +278,7 @@ def test_what_one_bridge_learned_the_next_one_knows(
 ) -> None:
     # A store in a folder has one bridge; those that share a store do not ask it who they are.
     monkeypatch.setattr(service, "FolderLock", lambda _: io.BytesIO())
+    monkeypatch.setattr(LocalObjectStore, "own", lambda _: io.BytesIO())
     copied(shim, "shared", [b'{"n": 1}'])
     shown(catalog, "shared", 1)
     with bridge_thread(test_settings(bridge_folder, topics=rules(policy))) as other:

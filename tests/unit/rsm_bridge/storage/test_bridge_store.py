@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import os
+import stat
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from rsm_bridge.config.settings import load_settings
-from rsm_bridge.errors import BridgeError, ObjectNotFoundError, SettingsError, StoreError
+from rsm_bridge.errors import BridgeError, InUseError, ObjectNotFoundError, SettingsError, StoreError
 from rsm_bridge.limits import UPLOAD_PART_BYTES
 from rsm_bridge.storage.local import FolderLock, LocalObjectStore
 from rsm_bridge.storage.object_store import ObjectStore
@@ -196,6 +198,56 @@ def test_two_bridges_cannot_share_a_folder(tmp_path: Path) -> None:
         FolderLock(tmp_path)
     lock.close()
     FolderLock(tmp_path).close()
+
+
+def test_a_store_belongs_to_one_process_whatever_its_data_dir_is(tmp_path: Path) -> None:
+    owned = LocalObjectStore(tmp_path).own()
+    with pytest.raises(InUseError, match=f"store {tmp_path} is in use by another bridge"):
+        LocalObjectStore(tmp_path).own()
+    owned.close()
+    LocalObjectStore(tmp_path).own().close()
+
+
+def test_what_uploads_that_died_have_left_goes_with_the_next_owner(tmp_path: Path) -> None:
+    store = LocalObjectStore(tmp_path)
+    assert store.put_if_absent("data/t/0/whole.parquet", b"whole")
+    upload = store.open_upload("data/t/0/half.parquet")
+    upload.write(b"x" * 20_000_000)
+    deadline = time.monotonic() + 20
+    while not list(tmp_path.rglob("half.parquet#*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    current = store.read("data/t/0/whole.parquet")
+    assert store.replace("data/t/0/whole.parquet", b"another", current.version)
+    store.own().close()
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert left == [".bridge.lock#1", ".swap.lock#1", "data/t/0/whole.parquet"]
+    assert [listed.key for listed in store.list_after("")] == ["data/t/0/whole.parquet"]
+
+
+def test_bytes_are_on_disk_before_they_take_the_place_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut between the two would leave an object without the bytes of either."""
+    store = LocalObjectStore(tmp_path)
+    store.put_if_absent("index/a", b"before")
+    version = store.read("index/a").version
+    seen: list[str] = []
+    fsync, rename = os.fsync, Path.replace
+
+    def synced(descriptor: int) -> None:
+        seen.append("folder" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        fsync(descriptor)
+
+    def renamed(path: Path, target: str) -> Path:
+        seen.append("rename")
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    assert store.replace("index/a", b"after", version)
+    assert seen == ["file", "rename", "folder"]
+    assert store.read("index/a").data == b"after"
 
 
 def test_what_is_acknowledged_was_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
