@@ -185,6 +185,7 @@ STATUS_TOPICS = 8  # topics read at once
 STATUS_FAILURES_MAX = 16  # topics one after the other for which the store fails, before it is called away
 STATUS_BATCHES_KEPT = 64  # segments whose batches are not read again for the next question
 STATUS_BATCHES_AHEAD = 31  # segments whose batches are read beside those that are asked for
+BELOW_FLOOR_UNASKED_SECONDS = 3600.0  # without Kafka's answer: what it deletes for not being its own is gone by then
 TOPIC_GONE_SECONDS = 600.0  # a deleted topic whose last segment went longer ago is not being deleted any more
 FORGET_WATCH_SECONDS = 10.0  # Kafka must say twice that a topic is gone: a broker that starts knows none at first
 FORGET_KAFKA_SECONDS = 15.0  # all that Kafka is asked for that

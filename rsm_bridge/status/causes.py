@@ -492,7 +492,8 @@ CAUSES: dict[CauseCode, StatusCause] = {
         "closed segments are not copied",
         "Look for `RemoteStorageException` in the leader's log and for refused copies in the bridge's; both name "
         "segment and cause. See `RemoteCopyErrorsPerSec`. `Custom metadata size … exceeds configured limit` there: set "
-        "remote.log.metadata.custom.metadata.max.bytes to 49 or more (128 is the default) and restart that broker.",
+        "remote.log.metadata.custom.metadata.max.bytes to 49 or more (128 is the default), restart that broker, and "
+        "then `tierberg undelete TOPIC`: Kafka has deleted what it had copied, as if it would never copy it again.",
     ),
     _C.PUBLISH_STUCK: StatusCause(
         _PERSON,
@@ -509,8 +510,10 @@ CAUSES: dict[CauseCode, StatusCause] = {
     _C.ROWS_BELOW_FLOOR: StatusCause(
         _PERSON,
         "Kafka has offsets again that it had deleted; they are tiered and served, and the table has no row of them",
-        "A leader without the log had led, deleted, and lost. `tierberg undelete TOPIC` while the deletion is in the "
-        "store; after that have the table made anew from its segments: see `Another name or namespace` below.",
+        "A leader without the log had led, deleted, and lost; or tiering was switched off with "
+        "`remote.log.delete.on.disable` and on again while brokers had the log on their disks; or copies were made "
+        "again whose metadata had been too large for the broker. `tierberg undelete TOPIC` while the deletion is in "
+        "the store; after that have the table made anew from its segments: see `Another name or namespace` below.",
     ),
     _C.GAP_UNEXPLAINED: StatusCause(
         _PERSON,

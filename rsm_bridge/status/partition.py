@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from iceberg_catalog.plan.lineage import UNKNOWN, Lineage
-from rsm_bridge.limits import CLOCK_SKEW_SECONDS_MAX, TOPIC_GONE_SECONDS
+from rsm_bridge.limits import BELOW_FLOOR_UNASKED_SECONDS, CLOCK_SKEW_SECONDS_MAX, TOPIC_GONE_SECONDS
 from rsm_bridge.metrics.progress.facts import Gap, KafkaPartition, StoredPartition, Withdrawn
 from rsm_bridge.status.causes import CauseCode, Level
 from rsm_bridge.status.copy_lag import CopyLag, copy_lag
@@ -245,10 +245,16 @@ def _below_floor(place: Place) -> list[Finding]:
     if stored is None or stored.below_floor is None or stored.below_floor_ms is None or place.gone:
         return []
     first, last = stored.below_floor
-    late = place.seconds_since(stored.below_floor_ms) > TOPIC_GONE_SECONDS
-    if kafka is None or kafka.log_start is None or kafka.log_start > last or not late:
+    waited = place.seconds_since(stored.below_floor_ms)
+    if kafka is None:
+        if waited <= BELOW_FLOOR_UNASKED_SECONDS:
+            return []
+        unasked = ". Kafka, which was not asked, deletes such segments soon where it does not need them"
+        said = f"offsets {first} to {last} are tiered, and the table has no row of them{unasked}"
+    elif kafka.log_start is None or kafka.log_start > last or waited <= TOPIC_GONE_SECONDS:
         return []
-    said = f"offsets {max(first, kafka.log_start)} to {last} are tiered, and the table has no row of them"
+    else:
+        said = f"offsets {max(first, kafka.log_start)} to {last} are tiered, and the table has no row of them"
     return [place.finding(CauseCode.ROWS_BELOW_FLOOR, Level.PERSON, said, stored.below_floor_ms)]
 
 

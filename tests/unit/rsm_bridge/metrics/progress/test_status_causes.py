@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iceberg_catalog.commit.foreign import ForeignCommits
-from rsm_bridge.limits import TOPIC_GONE_SECONDS
+from rsm_bridge.limits import BELOW_FLOOR_UNASKED_SECONDS, TOPIC_GONE_SECONDS
 from rsm_bridge.metrics.progress.facts import (
     DelayedDelete,
     Facts,
@@ -547,6 +547,18 @@ def test_gaps_below_the_log_start_or_of_a_topic_that_goes_are_explained() -> Non
         assert found(report, CauseCode.GAP_EXPLAINED)
     beside = facts(stored(stored_partition(gaps=gap)), kafka=kafka(kafka_topic(kafka_partition(log_start=19))))
     assert found(assess(beside), CauseCode.GAP_UNEXPLAINED)
+
+
+def test_rows_below_the_floor_are_told_without_kafka_once_it_had_time_to_delete_them() -> None:
+    def asked_of_nobody(waits_s: float) -> list[Finding]:
+        since_ms = NOW - int(waits_s * 1000)
+        part = stored_partition(below_floor=(0, 9), below_floor_ms=since_ms)
+        return found(assess(facts(stored(part), kafka=None)), CauseCode.ROWS_BELOW_FLOOR)
+
+    assert not asked_of_nobody(BELOW_FLOOR_UNASKED_SECONDS - 5)
+    (finding,) = asked_of_nobody(BELOW_FLOOR_UNASKED_SECONDS + 5)
+    assert finding.level is Level.PERSON
+    assert "Kafka, which was not asked" in finding.said
 
 
 def test_the_freshness_target_makes_waiting_a_persons_matter() -> None:
