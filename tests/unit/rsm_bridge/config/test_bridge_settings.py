@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from rsm_bridge.config.reference import DOC, render
 from rsm_bridge.config.retention import policy_at
 from rsm_bridge.config.settings import is_local, load_settings, parse_listen
 from rsm_bridge.config.tls_pair import require_pair
+from rsm_bridge.config.topics import TopicRule, matching
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import DURATION_SECONDS_MAX
 
@@ -48,6 +50,9 @@ def test_the_command_line_wins_over_the_file(tmp_path: Path) -> None:
         ("listen: 127.0.0.1:99999", "neither host:port nor unix:path"),
         ("listen: 'unix:'", "unix: needs a path"),
         ("topics: [{pattern: '('}]", "topics.0.pattern: not a regular expression"),
+        ("topics: [{pattern: 'a)|(b'}]", "topics.0.pattern: not a regular expression of Rust's: unopened group"),
+        ("topics: [{pattern: '(?!x).*'}]", "look-around, including look-ahead and look-behind, is not supported"),
+        ("topics: [{pattern: '(x{1000}){1000}'}]", "topics.0.pattern: not a regular expression of Rust's: Compiled"),
         (f"topics: [{{pattern: '{'(' * 5000}{')' * 5000}'}}]", "topics.0.pattern: not a regular expression"),
         ("topics: [{pattern: a, mode: fast}]", "topics.0.mode"),
         ("topics: [{pattern: a, table_retention: forever}]", "table_retention is follow-kafka, keep, or a duration"),
@@ -135,6 +140,16 @@ def test_beyond_loopback_clients_must_be_authenticated(values: dict[str, object]
     else:
         with pytest.raises(SettingsError, match="nothing authenticates clients"):
             load_settings(None, values)
+
+
+def test_no_pattern_takes_long_for_any_name() -> None:
+    """By backtracking this one would take days for the name, and nothing else would run meanwhile."""
+    rules = (TopicRule(pattern="([a-z]+-?)+[0-9]"), TopicRule(pattern=".*"))
+    began = time.process_time()
+    assert matching(rules, "a" * 249) == 1
+    assert matching(rules, "a" * 248 + "7") == 0
+    assert matching(rules, "x\n") is None
+    assert time.process_time() - began < 5
 
 
 def test_the_first_matching_rule_decides() -> None:
