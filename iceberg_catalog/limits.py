@@ -10,6 +10,9 @@ TABLE_NAME_CHARS_MAX: Final = 200
 CREATE_ATTEMPTS_MAX: Final = 4
 #: Snapshots a table keeps; older ones expire in the same commit that adds new ones.
 SNAPSHOTS_KEPT_MAX: Final = 20
+#: Snapshots of one branch, from its head on, that the retention set on it keeps beyond these. A table commits every few
+#: seconds, and each of its metadata.json lists all that are kept.
+SNAPSHOTS_HELD_MAX: Final = 1_000
 #: Previous metadata.json files kept; more than a commit can be behind without losing the swap anyway.
 METADATA_VERSIONS_KEPT_MAX: Final = 50
 #: Bytes of a metadata.json that is read only to learn whose it is; a larger one counts as another table's.

@@ -37,8 +37,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import CommitTableResponse, Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
-from pyiceberg.table.snapshots import Operation, Snapshot, ancestors_of
+from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
     AssertRefSnapshotId,
@@ -46,14 +47,14 @@ from pyiceberg.table.update import (
     RemoveSnapshotsUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
-    TableUpdate,
 )
 from pyiceberg.utils.properties import property_as_bool
 
 from iceberg_catalog import failpoints
+from iceberg_catalog.commit.ancestors import ancestors
 from iceberg_catalog.commit.foreign import FOREIGN_SINCE, ForeignCommits, foreign_commits, tag_updates
 from iceberg_catalog.commit.head import STATE_KEY, STATE_SHA256, Head, ManifestFiles
-from iceberg_catalog.commit.named_snapshots import unnamed_now
+from iceberg_catalog.commit.named_snapshots import held_snapshots, metadata_now, unheld
 from iceberg_catalog.commit.snapshots import SnapshotChain, Step
 from iceberg_catalog.commit.state import StateRef
 from iceberg_catalog.commit.vended_credentials import renewed
@@ -116,7 +117,7 @@ def recorded_as_of(head: Head) -> int:
 
 def recorded_retention(head: Head) -> str | None:
     """What the newest of our commits says of the rule that rows are kept by; None: no snapshot that is there does."""
-    for snapshot in ancestors_of(head.table.current_snapshot(), head.table.metadata):
+    for snapshot in ancestors(head.table.metadata, head.table.metadata.current_snapshot_id):
         if snapshot.summary is not None and RETENTION in snapshot.summary.additional_properties:
             return snapshot.summary.additional_properties[RETENTION]
     return None
@@ -185,8 +186,14 @@ def commit(
         AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head.snapshot_id}),
     )
     failpoints.hit("before-swap", ".".join(head.table.name()))
-    expired = unnamed_now(catalog, head.table, _expired(head, len(chain.snapshots), foreign))
-    updates = _updates(head, chain.snapshots, foreign, expired)
+    now = metadata_now(catalog, head.table)
+    expired = [] if now is None else unheld(now, _expired(head, len(chain.snapshots), foreign))
+    updates = (
+        *(AddSnapshotUpdate(snapshot=snapshot) for snapshot in chain.snapshots),
+        _main_update(now or head.table.metadata, chain.snapshots[-1]),
+        *tag_updates(head.table, foreign),
+        *([RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired})] if expired else []),
+    )
     try:
         response = catalog.commit_table(head.table, requirements, updates)
     except Exception as error:  # noqa: BLE001 any answer, or none: only the table itself knows
@@ -205,30 +212,24 @@ def _recorded(state: StateRef, as_of_ms: int) -> dict[str, str]:
     return {STATE_KEY: state.key, STATE_SHA256: state.sha256, AS_OF: str(as_of_ms)}
 
 
-def _updates(
-    head: Head, snapshots: list[Snapshot], foreign: ForeignCommits | None, expired: list[int]
-) -> tuple[TableUpdate, ...]:
-    updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots]
-    updates.append(
-        SetSnapshotRefUpdate.model_validate(
-            {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshots[-1].snapshot_id}
-        )
-    )
-    updates.extend(tag_updates(head.table, foreign))
-    if expired:
-        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired}))
-    return tuple(updates)
+def _main_update(metadata: TableMetadata, snapshot: Snapshot) -> SetSnapshotRefUpdate:
+    """Puts `main` on the snapshot, with the retention that somebody set on it: an update without it takes it away."""
+    main = metadata.refs.get(MAIN_BRANCH)
+    kept = {} if main is None else main.model_dump()
+    moved = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot.snapshot_id}
+    return SetSnapshotRefUpdate.model_validate(kept | moved)
 
 
 def _expired(head: Head, coming: int, foreign: ForeignCommits | None) -> list[int]:
-    """Oldest snapshots beyond SNAPSHOTS_KEPT_MAX, of which those do not count that a tag or another branch names."""
+    """Oldest snapshots beyond SNAPSHOTS_KEPT_MAX, of which those do not count that a tag or branch holds.
+
+    But for the head: it counts, and stays.
+    """
     metadata = head.table.metadata
-    named = {ref.snapshot_id for name, ref in metadata.refs.items() if name != MAIN_BRANCH}
-    named |= {foreign.since} if foreign is not None else set()
+    held = held_snapshots(metadata).keys() | ({foreign.since} if foreign is not None else set())
     old = sorted(metadata.snapshots, key=lambda snapshot: snapshot.sequence_number or 0)
-    unnamed = [snapshot.snapshot_id for snapshot in old if snapshot.snapshot_id not in named]
-    excess = max(len(unnamed) + coming - SNAPSHOTS_KEPT_MAX, 0)
-    return [snapshot_id for snapshot_id in unnamed if snapshot_id != head.snapshot_id][:excess]
+    free = [snapshot.snapshot_id for snapshot in old if snapshot.snapshot_id not in held]
+    return free[: max(len(free) + 1 + coming - SNAPSHOTS_KEPT_MAX, 0)]
 
 
 def _settle(catalog: Catalog, head: Head, chain: SnapshotChain, error: Exception) -> Outcome:

@@ -16,14 +16,14 @@ from pyiceberg.table.update import AssertRefSnapshotId, AssertTableUUID, RemoveS
 from iceberg_catalog import failpoints
 from iceberg_catalog.commit.commit import Change, commit
 from iceberg_catalog.commit.head import Head
-from iceberg_catalog.commit.named_snapshots import unnamed_now
+from iceberg_catalog.commit.named_snapshots import metadata_now, unheld
 from iceberg_catalog.commit.snapshots import is_small
 from iceberg_catalog.commit.state import StateRef
 from iceberg_catalog.limits import MANIFESTS_FOLDED_MIN
 
 
 def expire(catalog: Catalog, head: Head, snapshot_ids: Collection[int]) -> Table | None:
-    """Expires these snapshots, if the table's head still is `head`.
+    """Expires these snapshots, if the table's head still is `head` and no tag or branch holds any of them.
 
     Returns:
         The table as it is then, when none of the snapshots is in it any more, whatever the reply was. None otherwise:
@@ -37,16 +37,17 @@ def expire(catalog: Catalog, head: Head, snapshot_ids: Collection[int]) -> Table
     )
     update = RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(snapshot_ids)})
     failpoints.hit("before-expire", ".".join(table.name()))
-    if len(unnamed_now(catalog, table, snapshot_ids)) < len(snapshot_ids):
+    now = metadata_now(catalog, table)
+    if now is None or len(unheld(now, snapshot_ids)) < len(snapshot_ids):
         return None
     with suppress(Exception):  # only the table itself says how it ended
         catalog.commit_table(table, requirements, (update,))
     failpoints.hit("after-expire", ".".join(table.name()))
     with suppress(Exception):
-        now = catalog.load_table(table.name())
-        same = now.metadata.table_uuid == table.metadata.table_uuid
-        if same and all(now.metadata.snapshot_by_id(number) is None for number in snapshot_ids):
-            return now
+        after = catalog.load_table(table.name())
+        same = after.metadata.table_uuid == table.metadata.table_uuid
+        if same and all(after.metadata.snapshot_by_id(number) is None for number in snapshot_ids):
+            return after
     return None
 
 

@@ -25,6 +25,7 @@ from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import Operation, Snapshot
 from pyiceberg.table.update import RemoveSnapshotRefUpdate, SetSnapshotRefUpdate, TableUpdate
 
+from iceberg_catalog.commit.ancestors import ancestors
 from iceberg_catalog.commit.head import named_state
 
 FOREIGN_SINCE: Final = "tierberg.foreign-since"
@@ -47,8 +48,7 @@ def foreign_commits(table: Table) -> ForeignCommits | None:
     """What of others is in the table's head; None: nothing, as far as kept snapshots say. No requests."""
     since: int | None = None
     operations: list[str] = []
-    current = table.current_snapshot()
-    while current is not None:
+    for current in ancestors(table.metadata, table.metadata.current_snapshot_id):
         said = _properties(current)
         if named_state(current) is not None:
             named = None if FOREIGN_SINCE not in said else _way_back(table, current.snapshot_id, said[FOREIGN_SINCE])
@@ -58,8 +58,6 @@ def foreign_commits(table: Table) -> ForeignCommits | None:
             since = named
         elif _changes_files(said):
             operations.append(said.get("operation", "unknown"))
-        parent = current.parent_snapshot_id
-        current = table.metadata.snapshot_by_id(parent) if parent is not None else None
     return None if since is None else ForeignCommits(since, tuple(operations))
 
 

@@ -22,6 +22,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from converter.parquet.columns import OFFSET, TIMESTAMP
+from iceberg_catalog.commit.ancestors import ancestors
 from iceberg_catalog.commit.sound import entries_of, manifests_of
 from iceberg_catalog.commit.state import StateRef
 from iceberg_catalog.errors import CatalogError
@@ -152,13 +153,8 @@ def _contents(table: Table, manifests: Sequence[ManifestFile]) -> list[ManifestF
 
 def recorded_state(table: Table, snapshot: Snapshot) -> StateRef | None:
     """The state recorded by `snapshot` or its newest ancestor that records one."""
-    current: Snapshot | None = snapshot
-    while current is not None:
-        if (state := named_state(current)) is not None:
-            return state
-        parent = current.parent_snapshot_id
-        current = table.metadata.snapshot_by_id(parent) if parent is not None else None
-    return None
+    states = (named_state(item) for item in ancestors(table.metadata, snapshot.snapshot_id))
+    return next((state for state in states if state is not None), None)
 
 
 def recorded_states(table: Table) -> set[StateRef]:

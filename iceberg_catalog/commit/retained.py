@@ -14,7 +14,9 @@ from itertools import pairwise
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from iceberg_catalog.commit.ancestors import ancestors
 from iceberg_catalog.commit.head import Head, named_state, normal_path
+from iceberg_catalog.commit.named_snapshots import held_snapshots
 from iceberg_catalog.commit.sound import entries_of, kept_sound, manifests_of
 
 
@@ -23,7 +25,7 @@ class KeptSnapshot:
     """One snapshot of the table.
 
     replaced_ms: until when it may have been the head, milliseconds since the epoch (:func:`last_as_head`); None: it may
-    not be expired, for it is the head, a branch or tag names it, or the head's state is recorded in it. files: live
+    not be expired, for it is the head, a branch or tag holds it, or the head's state is recorded in it. files: live
     paths, normalised, by manifest.
     """
 
@@ -111,15 +113,12 @@ class RetainedFiles:
 
 
 def fixed_snapshots(table: Table) -> set[int]:
-    """Snapshots that may not be expired."""
-    fixed = {ref.snapshot_id for ref in table.metadata.refs.values()}
-    current = table.current_snapshot()
-    while current is not None:
-        fixed.add(current.snapshot_id)
-        if named_state(current) is not None:
+    """Snapshots that may not be expired: those that tags and branches hold, and those the head's state comes from."""
+    fixed = set(held_snapshots(table.metadata))
+    for snapshot in ancestors(table.metadata, table.metadata.current_snapshot_id):
+        fixed.add(snapshot.snapshot_id)
+        if named_state(snapshot) is not None:
             break
-        parent = current.parent_snapshot_id
-        current = table.metadata.snapshot_by_id(parent) if parent is not None else None
     return fixed
 
 
@@ -133,10 +132,9 @@ def last_as_head(table: Table) -> dict[int, int]:
     """
     metadata = table.metadata
     until: dict[int, int] = {}
-    child = table.current_snapshot()
-    while child is not None and child.parent_snapshot_id is not None:
-        until[child.parent_snapshot_id] = child.timestamp_ms
-        child = metadata.snapshot_by_id(child.parent_snapshot_id)
+    for child in ancestors(metadata, metadata.current_snapshot_id):
+        if child.parent_snapshot_id is not None:
+            until[child.parent_snapshot_id] = child.timestamp_ms
     for entry, following in pairwise(metadata.snapshot_log):
         until[entry.snapshot_id] = max(until.get(entry.snapshot_id, 0), following.timestamp_ms)
     return {item.snapshot_id: until.get(item.snapshot_id, metadata.last_updated_ms) for item in metadata.snapshots}
@@ -163,12 +161,7 @@ def kept_since(table: Table) -> int | None:
 
 
 def _descends(table: Table, snapshot_id: int, ancestor: int) -> bool:
-    current = table.metadata.snapshot_by_id(snapshot_id)
-    while current is not None and current.parent_snapshot_id is not None:
-        if current.parent_snapshot_id == ancestor:
-            return True
-        current = table.metadata.snapshot_by_id(current.parent_snapshot_id)
-    return False
+    return any(item.parent_snapshot_id == ancestor for item in ancestors(table.metadata, snapshot_id))
 
 
 def named_paths(snapshots: Iterable[KeptSnapshot]) -> set[str]:

@@ -25,7 +25,7 @@ from pyiceberg.typedef import Identifier
 from sqlalchemy import ExceptionContext, event
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError
 
-from iceberg_catalog.commit.named_snapshots import require_unnamed
+from iceberg_catalog.commit.named_snapshots import require_unheld
 from iceberg_catalog.connect.rest import Timeouts
 from iceberg_catalog.errors import DAMAGE, damage_of
 from iceberg_catalog.limits import SQLITE_BUSY_TIMEOUT_MS
@@ -62,7 +62,7 @@ class TimedSqlCatalog(SqlCatalog):
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
         if current_table is not None:
-            require_unnamed(current_table.metadata, updates)
+            require_unheld(current_table.metadata, updates)
         staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
         # A change without a snapshot is as of this machine's clock: Java's readers refuse one from before the last.
         if current_table is not None and staged.metadata.last_updated_ms < current_table.metadata.last_updated_ms:

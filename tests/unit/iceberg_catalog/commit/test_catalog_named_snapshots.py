@@ -52,7 +52,7 @@ def at_point(monkeypatch: pytest.MonkeyPatch, point: str, act: Callable[[], None
 def as_if_asked_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tag comes between the last look and the request."""
     for module in (commit_module, expire_module):
-        monkeypatch.setattr(module, "unnamed_now", lambda _catalog, _table, numbers: list(numbers))
+        monkeypatch.setattr(module, "unheld", lambda _metadata, numbers: list(numbers))
 
 
 @pytest.mark.parametrize("late", [False, True])
