@@ -154,8 +154,10 @@ def compress(codec: int, data: bytes, variant: int = 0) -> bytes:
     if codec == SNAPPY:
         return bytes(cramjam.snappy.compress_raw(data)) if variant == 1 else xerial(data) + bytes(3 if variant else 0)
     if codec == LZ4:
-        frame = lz4.frame.compress(data, block_linked=False, store_size=bool(variant), content_checksum=True)
-        return bytes(frame) if variant != 2 else lz4_header(frame[4:6] + b"\xff" * 7 + b"\x0f") + frame[15:-4] + b"none"
+        frame = bytes(lz4.frame.compress(data, block_linked=False, store_size=variant == 1, content_checksum=True))
+        if variant == 2:
+            return lz4_header(bytes([frame[4] | 8, frame[5]]) + b"\xff" * 7 + b"\x0f") + frame[7:-4] + b"none"
+        return frame
     if codec == ZSTD:
         writer = zstandard.ZstdCompressor(level=1, write_content_size=variant != 1)
         return (writer.compress(data[:half]) if variant == 1 else b"") + writer.compress(data[half:])
@@ -206,7 +208,7 @@ def _snappy_blocks(data: bytes) -> bytes:
             continue
         if size < 0 or size > len(data) - p - 4:
             raise DecodeError("a block beyond the end")
-        out += _raw_snappy(data[p + 4 : p + 4 + size])
+        out += _raw_snappy(data[p + 4 : p + 4 + size]) if size else b""
         p += 4 + size
     return bytes(out)
 
@@ -241,7 +243,7 @@ def _is_gzip_member(data: bytes) -> bool:
 
 
 def decompress(codec: int, data: bytes) -> bytes:
-    """What Kafka's readers give."""
+    """What Kafka's readers give; of snappy also what lies around a block without bytes, at which they stop."""
     if codec == NONE:
         return data
     if codec == GZIP:
