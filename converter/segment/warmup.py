@@ -39,6 +39,7 @@ def warm() -> None:
     """Run a small segment through everything, once per value format and mode."""
     for value_format, mode in _FORMS:
         _round_trip(ConvertOptions(value_format=value_format, mode=mode))
+    Transactions.parse(b"", None)
     _file_of_parts()
 
 

@@ -122,7 +122,7 @@ class Segments(Target):
             producer_epoch=min(producer, 3),
             base_sequence=min(producer, 7),
             last_offset_delta=max(delta, 0) + rng.choice((0, 0, 0, 5)),
-            variant=rng.randrange(2),
+            variant=rng.randrange(3),
         )
 
     def run(self, data: bytes) -> Outcome:

@@ -11,6 +11,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import cramjam
 import crc32c
@@ -138,20 +139,56 @@ def xerial(data: bytes, block: int = 1000) -> bytes:
 
 
 def compress(codec: int, data: bytes, variant: int = 0) -> bytes:
-    """`variant` 1 is another legal form: raw snappy, two gzip members, two zstd frames, an lz4 frame with its size."""
-    half = len(data) // 2 if variant else 0
+    """`variant` 1 is another legal form: raw snappy, two gzip members, two zstd frames, an lz4 frame with its size.
+
+    `variant` 2 is no legal form, and Kafka's readers pass over what is wrong with it: bytes behind a gzip member, less
+    than a size behind blocks of snappy, a size and a checksum of an lz4 frame that are not those of its content. Of
+    zstd they pass over nothing.
+    """
+    half = len(data) // 2 if variant == 1 else 0
     if codec == NONE:
         return data
     if codec == GZIP:
-        return (gzip.compress(data[:half], 1) if variant else b"") + gzip.compress(data[half:], 1)
+        whole = (gzip.compress(data[:half], 1) if variant == 1 else b"") + gzip.compress(data[half:], 1)
+        return whole + bytes(30 if variant == 2 else 0)
     if codec == SNAPPY:
-        return bytes(cramjam.snappy.compress_raw(data)) if variant else xerial(data)
+        return bytes(cramjam.snappy.compress_raw(data)) if variant == 1 else xerial(data) + bytes(3 if variant else 0)
     if codec == LZ4:
-        return bytes(lz4.frame.compress(data, block_linked=False, store_size=bool(variant), content_checksum=True))
+        frame = bytes(lz4.frame.compress(data, block_linked=False, store_size=variant == 1, content_checksum=True))
+        if variant == 2:
+            return lz4_header(bytes([frame[4] | 8, frame[5]]) + b"\xff" * 7 + b"\x0f") + frame[7:-4] + b"none"
+        return frame
     if codec == ZSTD:
-        frame = zstandard.ZstdCompressor(level=1, write_content_size=not variant)
-        return (frame.compress(data[:half]) if variant else b"") + frame.compress(data[half:])
+        writer = zstandard.ZstdCompressor(level=1, write_content_size=variant != 1)
+        return (writer.compress(data[:half]) if variant == 1 else b"") + writer.compress(data[half:])
     return data
+
+
+@cache
+def lz4_header(descriptor: bytes) -> bytes:
+    """Magic, descriptor (flags, block size, content size, dictionary id) and the one checksum that readers accept."""
+    for checksum in range(256):
+        header = b"\x04\x22\x4d\x18" + descriptor + bytes([checksum])
+        try:
+            lz4.frame.get_frame_info(header)
+        except RuntimeError:
+            continue
+        return header
+    raise DecodeError("no descriptor of a frame")
+
+
+def _lz4_frame(data: bytes) -> bytes:
+    """Kafka's Lz4BlockInputStream: neither the content's size nor its checksum is compared, which must be there."""
+    if lz4.frame.get_frame_info(data)["skippable"]:
+        raise DecodeError("a frame without content")
+    flags, start = data[4], 7
+    start += 8 if flags & 8 else 0
+    start += 4 if flags & 1 else 0
+    reader = lz4.frame.LZ4FrameDecompressor()
+    out = bytes(reader.decompress(lz4_header(bytes([flags & ~0b1101, data[5]])) + data[start:]))
+    if not reader.eof or (flags & 4 and len(reader.unused_data or b"") < 4):
+        raise DecodeError("a frame that is cut")
+    return out
 
 
 def _raw_snappy(block: bytes) -> bytes:
@@ -161,36 +198,60 @@ def _raw_snappy(block: bytes) -> bytes:
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
+def _snappy_blocks(data: bytes) -> bytes:
+    """snappy-java's SnappyInputStream: less than a size is the end, half of a magic begins the header of a stream."""
+    out, p = bytearray(), 16
+    while len(data) - p >= 4:
+        size = struct.unpack_from(">i", data, p)[0]
+        if data[p : p + 4] == b"\x82SNA":
+            p += 16
+            continue
+        if size < 0 or size > len(data) - p - 4:
+            raise DecodeError("a block beyond the end")
+        out += _raw_snappy(data[p + 4 : p + 4 + size]) if size else b""
+        p += 4 + size
+    return bytes(out)
+
+
 def _gzip_members(data: bytes) -> bytes:
-    """RFC 1952: nothing lies between members. Python's gzip module passes over zeros there, Kafka's reader ends."""
     out = bytearray()
-    while data:
+    while True:
         member = zlib.decompressobj(wbits=31)
         out += member.decompress(data)
         if not member.eof:
             raise DecodeError("a member that is cut")
         data = member.unused_data
-    return bytes(out)
+        if not _is_gzip_member(data):
+            return bytes(out)
+
+
+def _is_gzip_member(data: bytes) -> bool:
+    """java.util.zip.GZIPInputStream: behind a member, what is no whole header, or is below 19 bytes, is the end."""
+    reader = Reader(data)
+    try:
+        begins = reader.take(3) == b"\x1f\x8b\x08"
+        flags = reader.take(7)[0]
+        if flags & 4:
+            reader.take(int.from_bytes(reader.take(2), "little"))
+        for flag in (8, 16):
+            while flags & flag and reader.take(1) != b"\0":
+                pass
+        checksum = zlib.crc32(data[: reader.position]) & 0xFFFF
+        return begins and len(data) > 18 and (not flags & 2 or int.from_bytes(reader.take(2), "little") == checksum)
+    except DecodeError:
+        return False
 
 
 def decompress(codec: int, data: bytes) -> bytes:
+    """What Kafka's readers give; of snappy also what lies around a block without bytes, at which they stop."""
     if codec == NONE:
         return data
     if codec == GZIP:
         return _gzip_members(data)
     if codec == SNAPPY:
-        if not data.startswith(b"\x82SNAPPY\x00"):
-            return _raw_snappy(data)
-        out, p = bytearray(), 16
-        while p < len(data):
-            size = struct.unpack_from(">i", data, p)[0]
-            if size < 0 or size > len(data) - p - 4:
-                raise DecodeError("a block beyond the end")
-            out += _raw_snappy(data[p + 4 : p + 4 + size])
-            p += 4 + size
-        return bytes(out)
+        return _snappy_blocks(data) if data.startswith(b"\x82SNAPPY\x00") else _raw_snappy(data)
     if codec == LZ4:
-        return bytes(lz4.frame.decompress(data))
+        return _lz4_frame(data)
     if codec == ZSTD:
         return zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True).read()
     raise DecodeError("unknown codec")

@@ -105,7 +105,7 @@ def batches(draw: st.DrawFn, base_offset: int, canonical: bool = False) -> Batch
         base_timestamp=base_timestamp,
         max_timestamp=draw(st.one_of(timestamps, st.just(base_timestamp))),
         last_offset_delta=records[-1].offset_delta + draw(st.sampled_from([0, 0, 0, 1, 100])),
-        variant=draw(st.integers(0, 1)),
+        variant=draw(st.integers(0, 2)),
     )
     if draw(st.booleans()):
         batch = replace(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from converter.kernels.kernel import kernel
+from converter.kernels.kernel import borrowing
 from converter.types import UInt8Array
 
 
@@ -16,7 +16,7 @@ def limits(precision: int) -> tuple[UInt8Array, int]:
     return np.frombuffer(both, dtype=np.uint8), width
 
 
-@kernel
+@borrowing
 def within(data: UInt8Array, p: int, size: int, table: UInt8Array, start: int, width: int) -> bool:
     """Whether the number in `size` bytes at p lies between the limits at `start`, both exclusive. No bytes: zero."""
     if size == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from converter.kernels import memory
 from converter.kernels.kernel import borrowing, i64, u8, u64
 from converter.types import Int64Array, UInt8Array
-from converter.values.avro import decimal
+from converter.values.avro.decimal import within
 from converter.values.avro.encode_ops import ALWAYS, DATA, GIVEN, SHIFT, STATE, Flat, Writing
 from converter.values.avro.program import (
     BOOL,
@@ -31,7 +31,6 @@ _UINT_MAX = 2**32 - 1
 _UUID_CHARS = 36
 
 copy = borrowing(memory.copy)
-within = borrowing(decimal.within)
 
 
 @borrowing

@@ -5,7 +5,7 @@ from __future__ import annotations
 from converter.kernels import memory, utf8, varint
 from converter.kernels.kernel import borrowing, i64, u8, u64
 from converter.types import Int64Array, UInt8Array
-from converter.values.avro import decimal
+from converter.values.avro.decimal import within
 from converter.values.avro.program import (
     BAD_BOOL,
     BAD_DECIMAL,
@@ -41,7 +41,6 @@ INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 copy = borrowing(memory.copy)
 read_long = borrowing(varint.read_long)
 sequence_length = borrowing(utf8.sequence_length)
-within = borrowing(decimal.within)
 
 
 @borrowing

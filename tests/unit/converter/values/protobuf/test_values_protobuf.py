@@ -167,6 +167,7 @@ def test_a_message_without_fields() -> None:
     ]
 
 
+_PADDED_TAG = b"\xa8" + b"\x80" * 8 + b"\x00"
 TWICE = schema("oneof o { int32 a = 1; string b = 2; } Leaf l = 3; map<string, int32> m = 4; int32 i = 5;")
 
 
@@ -181,6 +182,8 @@ TWICE = schema("oneof o { int32 a = 1; string b = 2; } Leaf l = 3; map<string, i
         (b"\x22\x02\x10\x03\x22\x03\x0a\x01k", {"m": [("", 3), ("k", 0)]}),  # entries without key, without value
         (b"\x22\x05\x0a\x01k\x18\x05", {"m": [("k", 0)]}),  # an entry with an unknown field
         (b"\x28\x81\x80\x00", {"i": 1}),  # padded
+        (_PADDED_TAG + b"\x05", {"i": 5}),
+        (b"\x12\x81" + b"\x80" * 8 + b"\x00x", {"b": "x"}),
         (b"\x28\xff\xff\xff\xff\x0f", {"i": -1}),  # more bits than an int32, fewer than its usual ten bytes
         (b"\x28\x01\xf8\x07\x01", {"i": 1}),  # an unknown field
         (b"\x2d\x01\x00\x00\x00", {}),  # another wire type: unknown
@@ -203,6 +206,7 @@ def test_what_counts_of_several(value: bytes, changed: dict[str, Any]) -> None:
         b"\x1a\x02\x08",
         b"\x28" + b"\xff" * 10 + b"\x01",
         b"\xff" * 30,
+        b"\x28\x01" + _PADDED_TAG + b"\x05",  # a field twice: decoded slowly
     ],
 )
 def test_malformed_rows_leave_others_alone(value: bytes) -> None:
