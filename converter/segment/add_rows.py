@@ -63,7 +63,7 @@ def add_rows(
     transactions = Transactions.of_files(files)
     parser = SegmentParser(directory.metadata, options, transactions)
     file = RowFile(schema, data, options.value_format)
-    found: list[BatchTable] = [np.empty(0, dtype=BATCH_DTYPE)]  # the cleaner may have left no batch
+    found: list[BatchTable] = [np.empty(0, dtype=BATCH_DTYPE)[_TAKEN]]  # the cleaner may have left no batch
     try:
         for step in _steps(parser, kept):
             file.add(step.rows)
