@@ -163,7 +163,7 @@ def keep_of_main(place: Place, **retention: int) -> None:
 
 def test_a_branch_of_an_engine_and_the_retention_of_main_outlive_commits_of_ours(place: Place) -> None:
     published = [publish(place, number) for number in range(2)]
-    place.load().manage_snapshots().create_branch(published[-1], "audit", min_snapshots_to_keep=9).commit()
+    place.load().manage_snapshots().create_branch(published[-1], "audit", min_snapshots_to_keep=2).commit()
     audited = set()
     for number in range(5):
         place.load().append(make_rows(range(1000 + number, 1001 + number), 0, "raw"), branch="audit")
