@@ -47,6 +47,7 @@ from pyiceberg.table.update import (
     RemoveSnapshotsUpdate,
     SetSnapshotRefUpdate,
     TableRequirement,
+    TableUpdate,
 )
 from pyiceberg.utils.properties import property_as_bool
 
@@ -186,14 +187,7 @@ def commit(
         AssertRefSnapshotId.model_validate({"ref": MAIN_BRANCH, "snapshot-id": head.snapshot_id}),
     )
     failpoints.hit("before-swap", ".".join(head.table.name()))
-    now = metadata_now(catalog, head.table)
-    expired = [] if now is None else unheld(now, _expired(head, len(chain.snapshots), foreign))
-    updates = (
-        *(AddSnapshotUpdate(snapshot=snapshot) for snapshot in chain.snapshots),
-        _main_update(now or head.table.metadata, chain.snapshots[-1]),
-        *tag_updates(head.table, foreign),
-        *([RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired})] if expired else []),
-    )
+    updates = _updates(head, metadata_now(catalog, head.table), chain.snapshots, foreign)
     try:
         response = catalog.commit_table(head.table, requirements, updates)
     except Exception as error:  # noqa: BLE001 any answer, or none: only the table itself knows
@@ -212,12 +206,21 @@ def _recorded(state: StateRef, as_of_ms: int) -> dict[str, str]:
     return {STATE_KEY: state.key, STATE_SHA256: state.sha256, AS_OF: str(as_of_ms)}
 
 
-def _main_update(metadata: TableMetadata, snapshot: Snapshot) -> SetSnapshotRefUpdate:
-    """Puts `main` on the snapshot, with the retention that somebody set on it: an update without it takes it away."""
-    main = metadata.refs.get(MAIN_BRANCH)
-    kept = {} if main is None else main.model_dump()
-    moved = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshot.snapshot_id}
-    return SetSnapshotRefUpdate.model_validate(kept | moved)
+def _updates(
+    head: Head, now: TableMetadata | None, snapshots: list[Snapshot], foreign: ForeignCommits | None
+) -> tuple[TableUpdate, ...]:
+    """What one request asks for. `now`: the table just before it; None: nobody knows, and nothing expires."""
+    main = (now or head.table.metadata).refs.get(MAIN_BRANCH)
+    # An update that does not repeat the retention that somebody set on `main` takes it away.
+    retention = {} if main is None else main.model_dump()
+    moved = {"ref-name": MAIN_BRANCH, "type": SnapshotRefType.BRANCH, "snapshot-id": snapshots[-1].snapshot_id}
+    updates: list[TableUpdate] = [AddSnapshotUpdate(snapshot=snapshot) for snapshot in snapshots]
+    updates.append(SetSnapshotRefUpdate.model_validate(retention | moved))
+    updates.extend(tag_updates(head.table, foreign))
+    expired = [] if now is None else unheld(now, _expired(head, len(snapshots), foreign))
+    if expired:
+        updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": expired}))
+    return tuple(updates)
 
 
 def _expired(head: Head, coming: int, foreign: ForeignCommits | None) -> list[int]:

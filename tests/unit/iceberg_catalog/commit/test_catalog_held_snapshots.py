@@ -163,12 +163,12 @@ def keep_of_main(place: Place, **retention: int) -> None:
 
 def test_a_branch_of_an_engine_and_the_retention_of_main_outlive_commits_of_ours(place: Place) -> None:
     published = [publish(place, number) for number in range(2)]
-    place.load().manage_snapshots().create_branch(published[-1], "audit", min_snapshots_to_keep=9).commit()
+    place.load().manage_snapshots().create_branch(published[-1], "audit", min_snapshots_to_keep=2).commit()
     audited = set()
     for number in range(5):
         place.load().append(make_rows(range(1000 + number, 1001 + number), 0, "raw"), branch="audit")
         audited.add(place.load().metadata.refs["audit"].snapshot_id)
-    keep_of_main(place, min_snapshots_to_keep=25, max_snapshot_age_ms=1, max_ref_age_ms=2**40)
+    keep_of_main(place, min_snapshots_to_keep=9, max_snapshot_age_ms=1, max_ref_age_ms=2**40)
     asked = place.load().metadata.refs[MAIN_BRANCH]
     audit = place.load().metadata.refs["audit"]
     published += [publish(place, number) for number in range(2, 32)]
@@ -176,7 +176,9 @@ def test_a_branch_of_an_engine_and_the_retention_of_main_outlive_commits_of_ours
     assert refs["audit"] == audit
     assert refs[MAIN_BRANCH] == asked.model_copy(update={"snapshot_id": published[-1]})
     assert audited < kept(place)
+    # Those nine, and the newest of what nothing holds.
     assert set(published[-25:]) < kept(place)
+    assert published[0] not in kept(place)
     # Who takes the retention off, and the branch away, has the table as others are.
     keep_of_main(place)
     place.load().manage_snapshots().remove_branch("audit").commit()
