@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from structlog.testing import capture_logs
 
 from rsm_bridge.serving import publisher
 from rsm_bridge.serving.service import Running
@@ -100,8 +101,13 @@ def test_the_rows_of_a_refused_id_are_dead_letters_and_later_segments_follow(
 
 
 def test_bytes_that_look_framed_keep_no_plain_value_waiting(shim: ShimClient, catalog: Catalog) -> None:
-    copied(shim, "auto_binary", [framed(403, b"no schema at all"), b"plain"])
-    rows = shown(catalog, "auto_binary", 2)
+    with capture_logs() as logs:
+        copied(shim, "auto_binary", [framed(403, b"no schema at all"), b"plain"])
+        rows = shown(catalog, "auto_binary", 2)
+    said = [
+        (line["event"], line["schema_id"]) for line in logs if line.get("topic") == "auto_binary" and "error" in line
+    ]
+    assert said == [("rows wait for a schema", 403), ("rows of a schema are dead letters", 403)]
     assert [row["_kafka_value"] for row in rows] == [framed(403, b"no schema at all"), b"plain"]
 
 
