@@ -226,7 +226,7 @@ def _typed_topics(
     settings: Settings, store: ObjectStore, publisher: Publisher, memory: CopyMemory, stack: contextlib.ExitStack
 ) -> TypedTopics:
     """Topics whose values have columns, until `stack` ends."""
-    typed = stack.enter_context(opened_typed_topics(settings, store, publisher.open_catalog))
+    typed = stack.enter_context(opened_typed_topics(settings, store, publisher.open_catalog, log=publisher.log))
     typed.large = memory.large
     return typed
 

@@ -505,7 +505,8 @@ CAUSES: dict[CauseCode, StatusCause] = {
         "rows of a typed topic were stored before their columns could be had: registry or catalog away, a schema in "
         "the middle of a segment, or `decode_budget` used up",
         "They follow by themselves once what is named answers. After ten minutes: `tierberg config check TOPIC` asks "
-        "the registry; the bridge's log says what it waits for. Kafka reads on.",
+        "the registry; the bridge's log has a line `rows wait for a schema` with each id and the registry's answer. "
+        "Kafka reads on.",
     ),
     _C.ROWS_BELOW_FLOOR: StatusCause(
         _PERSON,

@@ -40,6 +40,20 @@ def open_client(settings: SchemaRegistrySettings) -> SchemaRegistryClient:
     return client
 
 
+def is_answered(error: Exception) -> bool:
+    """Whether a whole HTTP response had come when the client raised this: it is about what the response says."""
+    from confluent_kafka.schema_registry.common._httpx_compat import httpx
+
+    return not (isinstance(error, OSError | httpx.TransportError) or is_unaskable(error))
+
+
+def is_unaskable(error: Exception) -> bool:
+    """Whether the client raised this because no request can be made of what it was to ask, or of its settings."""
+    from confluent_kafka.schema_registry.common._httpx_compat import httpx
+
+    return isinstance(error, UnicodeEncodeError | httpx.InvalidURL)
+
+
 def _configuration(settings: SchemaRegistrySettings) -> dict[str, Any]:
     urls = settings.urls()
     chosen: dict[str, Any] = {

@@ -1,4 +1,8 @@
-"""Why there is no schema, grouped by what becomes of the values: they have no columns for now, or they wait."""
+"""Why there is no schema, grouped by what becomes of the values: they have no columns for now, or they wait.
+
+What the registry answers about one schema, however wrong, is about that one: others are asked for as before. That it
+is away, overloaded, or does not know us is about all of them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ from typing import Any
 from iceberg_catalog.connect.redaction import hide
 
 _SAID_CHARS_MAX = 200
+#: Statuses by which a registry, or what stands before it, says nothing about the schema that was asked for.
+_OUTAGES = frozenset({401, 429, 502, 503, 504})
+_IS_IT_THE_ROOT = "is schema_registry.url the root of Confluent's API (Apicurio: …/apis/ccompat/v7)?"
 
 
 class SchemaLookupError(Exception):
@@ -33,6 +40,24 @@ class RegistryUnavailableError(SchemaLookupError):
         self.everybody = everybody
 
 
+class SchemaRefusedError(RegistryUnavailableError):
+    """The registry answers, and neither with this schema nor that there is none. That is about this schema alone.
+
+    Attributes:
+        answer: what it says, for people.
+        sort: what such answers have in common: an HTTP status, or the kind of error that reading the answer ends with.
+        malformed: the answer is a schema's, and none can be read from it; to wait does not mend that.
+        tries: such answers to this question so far, one after the other.
+    """
+
+    def __init__(self, message: str, *, answer: str = "", sort: str = "", malformed: bool = False) -> None:
+        super().__init__(message, everybody=False)
+        self.answer = answer
+        self.sort = sort
+        self.malformed = malformed
+        self.tries = 1
+
+
 class AnswerTooLargeError(Exception):
     """An answer is larger than any schema that could be used."""
 
@@ -43,7 +68,7 @@ def says_none(error: Exception) -> bool:
     return getattr(error, "http_status_code", None) == 404 and isinstance(code, int) and 40400 < code < 40500
 
 
-def explained(error: Exception, what: str, where: str, secrets: frozenset[str]) -> SchemaLookupError:
+def explained(error: Exception, what: str, where: str, secrets: frozenset[str], *, answered: bool) -> SchemaLookupError:
     """What an exception of the registry's client means.
 
     Args:
@@ -51,37 +76,45 @@ def explained(error: Exception, what: str, where: str, secrets: frozenset[str]) 
         what: that was asked for, for the message.
         where: the registry's addresses.
         secrets: what must not be quoted.
+        answered: an HTTP response came, whole.
     """
     status: Any = getattr(error, "http_status_code", None)
     if isinstance(error, AnswerTooLargeError):
         return SchemaUnusableError(f"{what}: {error}")
     if not isinstance(status, int):
         said = _said(f"{type(error).__name__}: {error}", secrets)
-        return RegistryUnavailableError(
-            f"{what}: the schema registry at {where} does not answer ({said}); check that it runs and that "
-            "schema_registry names it rightly"
+        if not answered:
+            return RegistryUnavailableError(
+                f"{what}: the schema registry at {where} does not answer ({said}); check that it runs and that "
+                "schema_registry names it rightly"
+            )
+        answer = f"what is no schema ({said})"
+        return SchemaRefusedError(
+            f"{what}: the schema registry at {where} answers {answer}; {_IS_IT_THE_ROOT}",
+            answer=answer,
+            sort=type(error).__name__,
+            malformed=not isinstance(error, ValueError),  # those are no JSON: some page of a proxy
         )
     said = _said(f"{status}, {getattr(error, 'error_message', '')}", secrets)
     if says_none(error):
         return SchemaUnknownError(f"{what}: the schema registry at {where} has none ({said})")
-    if status == 404:
-        # Not the registry's own word: a proxy's, or a path that is not its API. Nothing follows about the schema.
-        advice = "is schema_registry.url the root of Confluent's API (Apicurio: …/apis/ccompat/v7)?"
-    elif status == 401:
-        advice = "check schema_registry.username and password, or bearer_token"
-    elif status == 403:
-        advice = "give the user of schema_registry the right to read it"
-    elif status == 429:
-        advice = "it gets too many requests; raise its limit"
-    else:
-        advice = "see its log"
-    # Quick answers about one schema are no reason to leave the others alone.
-    everybody = status in {401, 404, 429, 502, 503, 504}
-    return RegistryUnavailableError(
-        f"{what}: the schema registry at {where} answers {said}; {advice}", everybody=everybody
-    )
+    message = f"{what}: the schema registry at {where} answers {said}; {_advice(status)}"
+    if status in _OUTAGES:
+        return RegistryUnavailableError(message)
+    return SchemaRefusedError(message, answer=said, sort=str(status))
+
+
+def _advice(status: int) -> str:
+    if status == 401:
+        return "check schema_registry.username and password, or bearer_token"
+    if status == 403:
+        return "give the user of schema_registry the right to read it"
+    if status == 429:
+        return "it gets too many requests; raise its limit"
+    # Not the registry's own word: a proxy's, or a path that is not its API. Nothing follows about the schema.
+    return _IS_IT_THE_ROOT if status == 404 or status < 400 else "see its log"
 
 
 def _said(text: str, secrets: frozenset[str]) -> str:
     first = hide(text, secrets).strip().partition("\n")[0]
-    return first[:_SAID_CHARS_MAX]
+    return first[:_SAID_CHARS_MAX].encode("utf-8", "backslashreplace").decode()

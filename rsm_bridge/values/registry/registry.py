@@ -3,13 +3,15 @@
 What a registry said of an id holds for ever; that it knows none holds for half a minute. A look-up ends at its
 deadline whatever the library does: it runs on a thread of a small pool, and when the time is over the connection is
 closed under it; where a thread has less patience, it goes on without it. After a failure nothing is asked for two
-seconds, so that copies do not queue for a dead registry: they store bytes, and columns follow. Callers that want the
-same schema at the same moment share one look-up.
+seconds, so that copies do not queue for a dead registry: they store bytes, and columns follow. An answer that is
+neither a schema nor that there is none is asked for again after two seconds, then after twice as long each time, up to
+half a minute, and keeps nobody from others. Callers that want the same schema at the same moment share one look-up.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -26,8 +28,14 @@ from rsm_bridge.limits import (
     REGISTRY_SCHEMAS_MAX,
     REGISTRY_WORKERS,
 )
-from rsm_bridge.values.registry.client import open_client
-from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaLookupError, SchemaUnknownError, explained
+from rsm_bridge.values.registry.client import is_answered, open_client
+from rsm_bridge.values.registry.errors import (
+    RegistryUnavailableError,
+    SchemaLookupError,
+    SchemaRefusedError,
+    SchemaUnknownError,
+    explained,
+)
 from rsm_bridge.values.registry.expiring_cache import ExpiringCache
 from rsm_bridge.values.registry.look_up_time import LookUpTimeOverError, awaited
 from rsm_bridge.values.registry.schemas import Key, RegisteredSchema, SchemaReader, named
@@ -70,6 +78,7 @@ class SchemaRegistry:
             REGISTRY_SCHEMAS_MAX, REGISTRY_CACHE_BYTES_MAX
         )
         self._missed: ExpiringCache[Key, SchemaLookupError] = ExpiringCache(REGISTRY_MISSES_MAX, 0)
+        self._refusals: ExpiringCache[Key, int] = ExpiringCache(REGISTRY_MISSES_MAX, 0)
         self._calls: dict[Key, _Call] = {}
         self._idle = [open_client(settings)]
         self._shut_until = self._clock()
@@ -82,6 +91,7 @@ class SchemaRegistry:
         Raises:
             SchemaUnknownError: the registry has none.
             SchemaUnusableError: it has one that cannot be used.
+            SchemaRefusedError: it answers something else; ask again later.
             RegistryUnavailableError: it does not say; ask again later.
         """
         if not 0 <= schema_id <= _ID_MAX:
@@ -107,7 +117,8 @@ class SchemaRegistry:
         Raises:
             SchemaUnknownError: there is no such subject, or it has no version.
             SchemaUnusableError: it has one that cannot be used.
-            RegistryUnavailableError: the registry does not say; ask again later.
+            SchemaRefusedError: the registry answers something else; ask again later.
+            RegistryUnavailableError: it does not say; ask again later.
         """
         return self._get(("subject", subject))
 
@@ -140,7 +151,7 @@ class SchemaRegistry:
             raise RegistryUnavailableError(text) from None
         except SchemaLookupError as error:
             # Each of those who waited gets one of his own: a traceback belongs to one thread.
-            raise _again(error) from None
+            raise copy.copy(error) from None
 
     def _begun(self, key: Key, now: float) -> RegisteredSchema | _Call:
         """The schema where it is known, or a look-up that runs or waits for a worker. For who has the lock."""
@@ -149,7 +160,7 @@ class SchemaRegistry:
             return known
         missed = self._missed.get(key, now)
         if missed is not None:
-            raise _again(missed)
+            raise copy.copy(missed)
         call = self._calls.get(key)
         if call is None:
             if now < self._shut_until:
@@ -197,7 +208,8 @@ class SchemaRegistry:
         except SchemaLookupError as error:
             self._end(key, call, error)
         except Exception as error:  # noqa: BLE001 - whatever client or HTTP library raise; who waits gets it explained
-            self._end(key, call, explained(error, named(key), self._where, self._secrets))
+            answered = is_answered(error)
+            self._end(key, call, explained(error, named(key), self._where, self._secrets, answered=answered))
         else:
             self._end(key, call, schema)
         finally:
@@ -228,18 +240,21 @@ class SchemaRegistry:
             if call.future.done():
                 return
             now = self._clock()
+            if isinstance(outcome, SchemaRefusedError):
+                outcome.tries = 1 + (self._refusals.get(key, now) or 0)
+                self._refusals.put(key, outcome.tries)
+            elif not isinstance(outcome, RegistryUnavailableError):
+                self._refusals.drop(key)
             if isinstance(outcome, RegisteredSchema):
                 end = now + self._settings.latest_refresh if key[0] == "subject" else float("inf")
                 self._found.put(key, outcome, outcome.size, end)
                 call.future.set_result(outcome)
                 return
-            if not isinstance(outcome, RegistryUnavailableError):
-                self._missed.put(key, outcome, end=now + REGISTRY_MISS_SECONDS)
-            elif outcome.everybody:
+            if isinstance(outcome, RegistryUnavailableError) and outcome.everybody:
                 self._shut_until = max(self._shut_until, now + REGISTRY_AGAIN_SECONDS)
                 self._shut_why = f"since a moment ago: {outcome}"
             else:
-                self._missed.put(key, outcome, end=now + REGISTRY_AGAIN_SECONDS)
+                self._missed.put(key, outcome, end=now + _pause(outcome))
             call.future.set_exception(outcome)
 
 
@@ -251,7 +266,9 @@ def _abandon(call: _Call) -> None:
             call.client.close()
 
 
-def _again(error: SchemaLookupError) -> SchemaLookupError:
-    if isinstance(error, RegistryUnavailableError):
-        return RegistryUnavailableError(str(error), everybody=error.everybody)
-    return type(error)(str(error))
+def _pause(outcome: SchemaLookupError) -> float:
+    """Seconds until the same is asked for again."""
+    if isinstance(outcome, SchemaRefusedError):
+        doublings = min(outcome.tries - 1, 10)
+        return min(REGISTRY_AGAIN_SECONDS * (1 << doublings), REGISTRY_MISS_SECONDS)
+    return REGISTRY_AGAIN_SECONDS if isinstance(outcome, RegistryUnavailableError) else REGISTRY_MISS_SECONDS

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, cast
 
 from rsm_bridge.limits import SCHEMA_BYTES_MAX, SCHEMA_REFERENCE_DEPTH_MAX, SCHEMA_REFERENCES_MAX
+from rsm_bridge.values.registry.client import is_unaskable
 from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnusableError, says_none
 
 if TYPE_CHECKING:
@@ -134,6 +135,8 @@ class SchemaReader:
                 raise SchemaUnusableError(
                     f"{self._what}: refers to {name}, version {version} of {subject}, which the registry does not have"
                 ) from error
+            if is_unaskable(error):
+                raise SchemaUnusableError(f"{self._what}: a reference to a subject that no request can name") from error
             raise
         if (found.schema_type or "AVRO") != self._kind:
             raise SchemaUnusableError(f"{self._what}: refers to {name}, which is a schema of another kind")

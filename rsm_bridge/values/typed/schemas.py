@@ -2,7 +2,7 @@
 
 What a decoder was made of never changes: it is kept while there is room (decoder_shelf.py). Schemas that the registry
 does not have, or that cannot be used, are told to the rows as their error; a registry that does not answer makes them
-wait.
+wait, and one that answers something else does so for a time (schema_waits.py).
 """
 
 from __future__ import annotations
@@ -21,10 +21,17 @@ from converter.values.by_writer import Parted, Writer, parted, parted_by_id
 from converter.values.model import Decoder, NoMessageError, SchemaTextError, ValueProblem, error_text
 from converter.values.text import TextDecoder
 from rsm_bridge.limits import COMPILER_TRIES_MAX, INFERRED_VALUES_MAX, REGISTRY_WORKERS, TIMELESS_MAX
-from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
+from rsm_bridge.values.registry.errors import (
+    RegistryUnavailableError,
+    SchemaLookupError,
+    SchemaRefusedError,
+    SchemaUnknownError,
+    SchemaUnusableError,
+)
 from rsm_bridge.values.registry.schemas import RegisteredSchema, SchemaKind
 from rsm_bridge.values.typed.decoder_shelf import DecoderShelf, decoder_bytes
 from rsm_bridge.values.typed.inferred import Inferred
+from rsm_bridge.values.typed.schema_waits import OF_RULE, SchemaWaits
 
 if TYPE_CHECKING:
     from converter.values.protobuf.schema import SchemaFiles
@@ -93,6 +100,7 @@ class ValueSchemas:
     rule: SchemaRule
     registry: Registry | None
     shelf: DecoderShelf = field(default_factory=DecoderShelf)
+    waits: SchemaWaits = field(default_factory=SchemaWaits)
     _owner: object = field(default_factory=object)
     _inferred: Inferred | None = None
     _texts: tuple[str, ...] = ()
@@ -205,28 +213,52 @@ class ValueSchemas:
             return RegisteredSchema(-1, rule.kind, texts[number], {})
         if self.registry is None:
             raise ColumnsWaitError("the rule takes schemas from a registry and none is configured: schema_registry.url")
+        registry = self.registry
         try:
-            return self.registry.latest(rule.subject) if rule.source == "latest" else self._by_id(writer.schema_id)
+            if rule.source == "latest":
+                return self._asked(OF_RULE, lambda: registry.latest(rule.subject))
+            return self._by_id(writer.schema_id)
         except RegistryUnavailableError as error:
             raise ColumnsWaitError(str(error)) from error
 
     def _by_id(self, schema_id: int) -> RegisteredSchema:
-        if self.registry is None:
+        registry = self.registry
+        if registry is None:
             raise ColumnsWaitError("values carry schema ids and no registry is configured: schema_registry.url")
-        return self.registry.by_id(schema_id)
+        return self._asked(schema_id, lambda: registry.by_id(schema_id))
+
+    def _asked(self, schema_id: int, ask: Callable[[], RegisteredSchema]) -> RegisteredSchema:
+        try:
+            found = ask()
+        except RegistryUnavailableError as error:
+            self.waits.require_hope(schema_id, error)
+            raise
+        except SchemaLookupError:
+            self.waits.ended(schema_id)
+            raise
+        self.waits.ended(schema_id)
+        return found
 
     def _protobuf_of(self, schema_ids: Sequence[int]) -> list[int]:
         found: list[int] = []
+        refused: SchemaRefusedError | None = None
         for number, schema_id in enumerate(schema_ids, start=1):
             if self.registry is not None:
                 self.registry.ask(schema_ids[number : number + REGISTRY_WORKERS])
-            if self._is_protobuf(schema_id):
-                found.append(schema_id)
+            try:
+                if self._is_protobuf(schema_id):
+                    found.append(schema_id)
+            except SchemaRefusedError as error:
+                refused = refused or error  # the others are asked for all the same: their waits begin now, too
+        if refused is not None:
+            raise ColumnsWaitError(str(refused)) from refused
         return found
 
     def _is_protobuf(self, schema_id: int) -> bool:
         try:
             return self._by_id(schema_id).kind == "protobuf"
+        except SchemaRefusedError:
+            raise
         except RegistryUnavailableError as error:
             raise ColumnsWaitError(str(error)) from error
         except (SchemaUnknownError, SchemaUnusableError):

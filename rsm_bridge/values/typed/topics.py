@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 
 import pyarrow as pa
+import structlog
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 
@@ -32,6 +33,7 @@ from rsm_bridge.values.typed.copy import TypedCopy
 from rsm_bridge.values.typed.cpu_budget import CpuBudget
 from rsm_bridge.values.typed.decoder_shelf import DecoderShelf
 from rsm_bridge.values.typed.inferred import INFERRED, Part
+from rsm_bridge.values.typed.schema_waits import SchemaWaits
 from rsm_bridge.values.typed.schemas import Registry, SchemaRule, ValueSchemas
 from rsm_bridge.values.typed.table import TypedTable, Wanted
 
@@ -48,6 +50,8 @@ class TypedTopics:
         registry: the schema registry; None where none is configured.
         executor: threads that ask the catalog for copies.
         dry_run: tables stay as they are; columns are those they would get.
+        patient: see SchemaWaits.
+        log: receives what rows wait for; None: nobody reads it.
         large: of those who publish, see TypedTable.
     """
 
@@ -57,6 +61,8 @@ class TypedTopics:
     registry: Registry | None
     executor: Executor
     dry_run: bool = False
+    patient: bool = True
+    log: structlog.typing.FilteringBoundLogger | None = None
     large: LargeWork = nullcontext
     _shelf: DecoderShelf = field(default_factory=DecoderShelf)
     _tables: dict[bytes, TypedTable] = field(default_factory=dict)
@@ -74,7 +80,12 @@ class TypedTopics:
             if found is None:
                 found = self._tables[owner.topic_id] = TypedTable(
                     schemas={
-                        part: ValueSchemas(rule=given, registry=self.registry, shelf=self._shelf)
+                        part: ValueSchemas(
+                            rule=given,
+                            registry=self.registry,
+                            shelf=self._shelf,
+                            waits=SchemaWaits(topic=owner.topic, patient=self.patient, log=self.log),
+                        )
                         for part, given in rules.items()
                         if given is not None
                     },
@@ -128,7 +139,13 @@ class TypedTopics:
 
 @contextlib.contextmanager
 def opened_typed_topics(
-    settings: Settings, store: ObjectStore, open_catalog: Callable[[], Catalog], *, dry_run: bool = False
+    settings: Settings,
+    store: ObjectStore,
+    open_catalog: Callable[[], Catalog],
+    *,
+    dry_run: bool = False,
+    patient: bool = True,
+    log: structlog.typing.FilteringBoundLogger | None = None,
 ) -> Iterator[TypedTopics]:
     """Typed topics for the time of the block, with the client of the registry that the settings name, if any.
 
@@ -137,6 +154,8 @@ def opened_typed_topics(
         store: of the topics.
         open_catalog: the catalog, opened once; raises while it is away.
         dry_run: no table is changed.
+        patient: see SchemaWaits.
+        log: receives what rows wait for; None: nobody reads it.
 
     Raises:
         SettingsError: a rule or the registry needs a library that is not installed.
@@ -157,6 +176,8 @@ def opened_typed_topics(
             registry=registry,
             executor=executor,
             dry_run=dry_run,
+            patient=patient,
+            log=log,
         )
 
 

@@ -19,7 +19,12 @@ from rsm_bridge import limits
 from rsm_bridge.config.registry import SchemaRegistrySettings
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.values.registry import schemas as registry_schemas
-from rsm_bridge.values.registry.errors import RegistryUnavailableError, SchemaUnknownError, SchemaUnusableError
+from rsm_bridge.values.registry.errors import (
+    RegistryUnavailableError,
+    SchemaRefusedError,
+    SchemaUnknownError,
+    SchemaUnusableError,
+)
 from rsm_bridge.values.registry.look_up_time import LookUpTime
 from rsm_bridge.values.registry.registry import SchemaRegistry
 from tests.support.answering_server import AnsweringServer, answering
@@ -201,11 +206,11 @@ def test_a_schema_that_cannot_be_used(
         ((500, {"error_code": 50001, "message": "store"}), "answers 500, store; see its log"),
         ((503, b""), "answers 503"),
         ((302, b""), "answers 302"),
-        ((200, b"<html>login</html>"), "does not answer"),
-        ((200, b""), "does not answer"),
-        ((200, b"[]"), "does not answer"),
-        ((200, {"id": 1}), "does not answer .*without a schema's text"),
-        ((200, b"\xff\xfe"), "does not answer"),
+        ((200, b"<html>login</html>"), "answers what is no schema"),
+        ((200, b""), "answers what is no schema"),
+        ((200, b"[]"), "answers what is no schema"),
+        ((200, {"id": 1}), "answers what is no schema .*without a schema's text"),
+        ((200, b"\xff\xfe"), "answers what is no schema"),
     ],
 )
 def test_a_registry_that_fails_says_nothing_about_schemas(
@@ -227,22 +232,81 @@ def test_a_registry_that_fails_says_nothing_about_schemas(
         assert registry.by_id(1).text == '"long"'
 
 
-@pytest.mark.parametrize("status", [403, 500])
-def test_trouble_with_one_schema_is_not_the_others(server: AnsweringServer, schemas: Schemas, status: int) -> None:
-    schemas.add(1, "a", AVRO)
-    schemas.add(2, "b", {"schema": '"int"'})
-    with opened(server.uri) as registry:
-        schemas.fail = lambda request: (status, {}) if request.path.endswith("/1") else (200, schemas.by_id[2])
-        with pytest.raises(RegistryUnavailableError):
+@pytest.mark.parametrize(
+    ("answer", "sort", "malformed"),
+    [
+        ((403, {"error_code": 40301, "message": "denied"}), "403", False),
+        ((500, {"error_code": 50001, "message": "store"}), "500", False),
+        ((422, {"error_code": 42201, "message": "x"}), "422", False),
+        ((404, b"<html>"), "404", False),
+        ((301, b""), "301", False),
+        ((200, b"<html>login</html>"), "JSONDecodeError", False),
+        ((200, {"subject": "x"}), "TypeError", True),
+        ((200, {"schema": "x", "references": {"name": "x"}}), "AttributeError", True),
+        ((200, b"[" * 100_000), "RecursionError", True),
+    ],
+)
+def test_an_answer_about_one_schema_is_not_about_the_others(
+    server: AnsweringServer, schemas: Schemas, answer: Any, sort: str, malformed: bool
+) -> None:
+    good = (200, {"schema": '"int"'})
+    schemas.fail = lambda request: answer if "/ids/1?" in f"{request.path}?" else good
+    with opened(server.uri, Clock()) as registry:
+        with pytest.raises(SchemaRefusedError, match=r"schema id 1: .* answers") as refused:
             registry.by_id(1)
+        assert (refused.value.sort, refused.value.malformed, refused.value.everybody) == (sort, malformed, False)
         assert registry.by_id(2).text == '"int"'
 
 
-def test_a_reference_that_a_proxy_does_not_find_is_no_verdict(server: AnsweringServer, schemas: Schemas) -> None:
+@pytest.mark.parametrize("status", [401, 429, 502, 503, 504])
+def test_an_outage_is_about_all_schemas(server: AnsweringServer, schemas: Schemas, status: int) -> None:
+    schemas.fail = lambda _: (status, {})
+    with opened(server.uri, Clock()) as registry:
+        for number in (1, 2):
+            with pytest.raises(RegistryUnavailableError) as failed:
+                registry.by_id(number)
+            assert not isinstance(failed.value, SchemaRefusedError)
+    assert len(server.seen) == 1
+
+
+def test_what_is_refused_is_asked_for_again_with_growing_pauses(server: AnsweringServer, schemas: Schemas) -> None:
+    clock = Clock()
+    schemas.fail = lambda _: (403, {})
+    with opened(server.uri, clock) as registry:
+        for tries, pause in enumerate((2.0, 4.0, 8.0, 16.0, limits.REGISTRY_MISS_SECONDS), start=1):
+            for elapsed in (0.0, pause - 0.1):
+                clock.now += elapsed
+                with pytest.raises(SchemaRefusedError) as refused:
+                    registry.by_id(1)
+                assert refused.value.tries == tries
+            assert len(server.seen) == tries
+            clock.now += 0.1
+        schemas.fail = None
+        schemas.add(1, "a", AVRO)
+        assert registry.by_id(1).text == '"long"'
+
+
+@pytest.mark.parametrize("answer", [(404, b"<html>"), (403, {}), (200, {})])
+def test_an_answer_about_a_reference_is_about_what_refers_to_it(
+    server: AnsweringServer, schemas: Schemas, answer: Any
+) -> None:
     body = {"schema": "x", "references": [reference("n", "a")]}
-    schemas.fail = lambda request: (200, body) if "/ids/" in request.path else (404, b"<html>")
-    with opened(server.uri) as registry, pytest.raises(RegistryUnavailableError, match="the root"):
+    schemas.fail = lambda request: (200, body) if "/ids/" in request.path else answer
+    with opened(server.uri) as registry, pytest.raises(SchemaRefusedError, match="schema id 1: "):
         registry.by_id(1)
+
+
+@pytest.mark.parametrize("subject", ["\ud800", "long" * 20_000])
+def test_a_reference_that_no_request_can_name(server: AnsweringServer, schemas: Schemas, subject: str) -> None:
+    schemas.add(1, "it", {"schema": "x", "references": [reference("n", subject)]})
+    with opened(server.uri) as registry, pytest.raises(SchemaUnusableError, match="no request can name"):
+        registry.by_id(1)
+
+
+def test_settings_that_no_request_can_be_made_of_are_about_all_schemas() -> None:
+    with opened("http://127.0.0.1:99999") as registry, pytest.raises(RegistryUnavailableError) as failed:
+        registry.by_id(1)
+    assert failed.value.everybody
 
 
 def test_nobody_there_is_said_at_once_and_known_schemas_stay(server: AnsweringServer, schemas: Schemas) -> None:
@@ -379,7 +443,7 @@ def test_an_answer_is_bounded_while_it_comes_in() -> None:
 
 
 def test_an_answer_is_not_unpacked() -> None:
-    told = pytest.raises(RegistryUnavailableError, match="a packed answer")
+    told = pytest.raises(SchemaRefusedError, match="a packed answer")
     with talking(packed, 0.0) as uri, opened(uri) as registry, told:
         registry.by_id(1)
 
