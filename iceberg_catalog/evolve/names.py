@@ -32,13 +32,15 @@ from converter.parquet.columns import zone
 from iceberg_catalog.errors import CatalogError
 from iceberg_catalog.limits import COLUMN_NAME_CHARS_MAX, METRICS_COLUMNS_MAX
 
-#: Spark's and Trino's own columns of every Iceberg table: a table that has one of the name cannot be read, or hides it.
-_ENGINES: Final = frozenset(
+#: Iceberg's own columns of every table in Spark, which cannot read or write a table that has one of the name.
+METADATA_COLUMNS: Final = frozenset(
     (
         "_file _pos _deleted _spec_id _partition _row_id _last_updated_sequence_number _change_type _change_ordinal "
-        "_commit_snapshot_id $path $partition $file_modified_time"
+        "_commit_snapshot_id"
     ).split()
 )
+#: With Trino's, which hide a table's column of the name; in lower case, and no column may have one in any.
+ENGINES_COLUMNS: Final = METADATA_COLUMNS | {"$path", "$partition", "$file_modified_time"}
 #: Dots separate nested names; backquotes and quotes end a quoted name; nobody can type control characters.
 _UNSAFE: Final = re.compile(r"[.`\"\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 _EMPTY: Final = "x_empty"
@@ -61,7 +63,7 @@ def column_name(source: str, taken: Collection[str], *, variant: bool, top: bool
         top: a top-level column of the value; names of Kafka's columns, the key's and the engines' get an `x` in front.
     """
     name = _UNSAFE.sub("_", source)[:COLUMN_NAME_CHARS_MAX] or _EMPTY
-    if top and (zone(name) != "value" or name.lower() in _ENGINES):
+    if top and (zone(name) != "value" or name.lower() in ENGINES_COLUMNS):
         name = f"x{name}"
     if not variant and folded(name) not in taken:
         return name

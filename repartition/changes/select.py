@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from converter.parquet import columns
+from iceberg_catalog.evolve.names import ENGINES_COLUMNS
 from repartition.changes.by_name import type_within
 from repartition.changes.envelope import (
     DELETED,
@@ -227,7 +228,7 @@ class _Chosen:
 def _chosen(session: Any, found: Unwrapped, rule: ProjectionRule) -> _Chosen:
     """A column of `*` whose name is taken, in whatever case, by another expression or by us is called `name__2`.
 
-    So is a member of `x.*`: whoever writes records may give them any name.
+    So is one that is called as an engine's own, and a member of `x.*`: whoever writes records may give them any name.
     """
     own = [text for text in rule.select if text != "*"]
     plain = {text: name for name in found.names for text in (name, f"`{name}`") if text in own}
@@ -238,6 +239,7 @@ def _chosen(session: Any, found: Unwrapped, rule: ProjectionRule) -> _Chosen:
         if not members[text]
     ]
     taken = {name.lower() for _, names in texts for name in names} | ({MARK} if rule.soft_deletes else set())
+    taken |= ENGINES_COLUMNS
     taken |= {str(term.field_name).lower() for term in map(partition_term, rule.partition_by) if term.field_name}
     several = next((text for text, names in texts if len(names) > 1), None)
     if several is not None and rule.leaves_out:
@@ -313,6 +315,10 @@ def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
         raise RepartitionError(
             "bad_rule", f"`select` gives {', '.join(reserved)}: names with {OURS} are not for columns"
         )
+    engines = [name for name in names if name.lower() in ENGINES_COLUMNS]
+    if engines:
+        said = f"`select` gives {', '.join(engines)}, as engines call a column of their own; name it otherwise with AS"
+        raise RepartitionError("bad_rule", said)
     if rule.soft_deletes and MARK in names:
         raise RepartitionError("bad_rule", f"`soft_deletes` gives the column {MARK}; name that of `select` otherwise")
     lower = [name.lower() for name in names]

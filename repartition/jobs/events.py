@@ -51,10 +51,13 @@ class Raced:
 
 @dataclass(frozen=True, slots=True)
 class Maintained:
-    """A chore went well. `per_hour_s`: seconds of maintenance in an hour of runs and maintenance."""
+    """A chore went well.
+
+    per_hour_s: seconds of maintenance in an hour of runs and maintenance; None: of a job that ends it tells nothing.
+    """
 
     done: Done
-    per_hour_s: float
+    per_hour_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +91,8 @@ def _said(event: Event) -> str | None:
         case Raced():
             return "another job was faster, once more"
         case Maintained(done, per_hour_s):
-            return (
-                f"{done.chore} in {done.seconds:.1f} s: {done.said}; {per_hour_s:.0f} s of maintenance per hour of work"
-            )
+            share = "" if per_hour_s is None else f"; {per_hour_s:.0f} s of maintenance per hour of work"
+            return f"{done.chore} in {done.seconds:.1f} s: {done.said}{share}"
         case Failed(error):
             return f"failed: {hide(str(error))}"
         case _:

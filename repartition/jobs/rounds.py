@@ -137,7 +137,8 @@ class Round:
         projection.job.given_up = lambda: self._ended is not None
         try:
             ran = _ran(projection, self.watchers)
-            if ran is None or (projection not in self._failed and not _maintained(projection, self.watchers)):
+            goes_on = not math.isinf(self.interval)
+            if ran is None or (projection not in self._failed and not _maintained(projection, self.watchers, goes_on)):
                 self._failed.add(projection)
             more = ran is not None and not ran.complete
         finally:
@@ -164,13 +165,12 @@ def _ran(projection: Tended, watchers: Sequence[Watcher]) -> Ran | None:
     return ran
 
 
-def _maintained(projection: Tended, watchers: Sequence[Watcher]) -> bool:
-    """What is due and the budget has; False when it failed."""
+def _maintained(projection: Tended, watchers: Sequence[Watcher], goes_on: bool) -> bool:
+    """What is due and the budget has; False when it failed. `goes_on`: the job has no end."""
     try:
         for done in maintain(projection.job, projection.budget):
-            projection.tell(watchers, Maintained(done, projection.budget.per_hour()))
+            projection.tell(watchers, Maintained(done, projection.budget.per_hour() if goes_on else None))
     except (RepartitionError, BridgeError) as error:
-        projection.job.report(as_ours(error))
         projection.tell(watchers, Failed(error, maintaining=True))
         require_session(projection.job.session)
         return False

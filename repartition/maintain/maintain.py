@@ -35,16 +35,20 @@ from repartition.maintain.due import (
     due,
     facts_of,
 )
-from repartition.run.reporting import now_ms, report_size
+from repartition.run.reporting import now_ms, report_maintenance
 from repartition.run.run import LETTERS, ProjectionJob
 from repartition.run.target import load_projection, quoted, run_branches, staged
 from repartition.run.write import append
 from rsm_bridge.config.layout_terms import row_order
+from rsm_bridge.errors import BridgeError
 from rsm_bridge.limits import MIB
 from rsm_bridge.storage.lease import Lease, holder_name, kept, lease_key
 
 #: What Iceberg calls its own column while it interleaves.
 _OF_ZORDER: Final = "ICEZVALUE"
+#: What `tierberg status` calls it, beside the chores: before any of them it is seen what is due.
+_LOOK: Final = "look"
+_BEATEN: Final = "another job was faster; the next round tries again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +63,30 @@ class Done:
 def maintain(job: ProjectionJob, budget: Budget, clock: Callable[[], int] = now_ms) -> list[Done]:
     """Does what is due while the budget lasts, unless another job is at it: projection first, then its dead letters.
 
+    What fails is in the store, for `tierberg status`, until it goes well or is not due any more.
+
     Raises:
         RepartitionError: `spark`: a chore failed, or, with what kind that has, the table cannot be looked at; nothing
             is half done, the next pass goes on. `not_ours`: it is somebody else's by now.
         StoreError: the store does not answer.
     """
+    if not budget.left():
+        return []
     digest = job.projection.key(job.source.owner.topic_id).rpartition("/")[2].removesuffix(".json")
     lease = Lease(store=job.source.backend.store, key=lease_key(f"copy-{digest}"), holder=holder_name())
-    tables = kept_tables(job) if budget.left() else ()
-    chores = [(table, chore) for table in tables for chore in _due(table, clock())]
-    if not chores or not lease.acquire():
+    try:
+        chores = [(table, chore) for table in kept_tables(job) for chore in _due(table, clock())]
+        if chores and not lease.acquire():
+            return []
+    except (RepartitionError, BridgeError) as error:
+        _report(job, {_LOOK: as_ours(error)}, None)
+        raise
+    if not chores:
+        _report(job, {}, set())
         return []
     done: list[Done] = []
-    failed: RepartitionError | None = None
+    failed: dict[str, RepartitionError] = {}
+    open_still = {f"{table.called}{chore}" for table, chore in chores}
     with kept(lease):
         for table, chore in chores:
             if not budget.left():
@@ -81,27 +96,30 @@ def maintain(job: ProjectionJob, budget: Budget, clock: Callable[[], int] = now_
             try:
                 said = _do(table, chore, clock())
             except RepartitionError as error:
-                failed = failed or error  # the others have nothing to do with it
+                failed[f"{table.called}{chore}"] = error  # the others have nothing to do with it
             else:
                 done.append(Done(chore, time.monotonic() - began, f"{table.called}{said}"))
+                if said != _BEATEN:
+                    open_still.remove(f"{table.called}{chore}")
             budget.maintaining_s += time.monotonic() - began
-        _report(kept_tables(job)[0])
-    if failed is not None:
-        raise failed
+        _report(job, failed, open_still, _as_it_is(kept_tables(job)[0]))
+    if failed:
+        raise next(iter(failed.values()))
     return done
 
 
-def _report(projection: KeptTable) -> None:
-    """The size that it has now. What does not answer is let be: the next run says it too."""
+def _as_it_is(projection: KeptTable) -> Any:
+    """The table, for its size; None where the catalog does not answer: the next run says the size too."""
     with suppress(Exception):
-        found = projection.load()
-        if found is not None:
-            report_size(
-                projection.job.source.backend.store,
-                projection.job.source.owner.topic_id,
-                projection.job.projection,
-                found,
-            )
+        return projection.load()
+    return None
+
+
+def _report(
+    job: ProjectionJob, failed: Mapping[str, RepartitionError], open_still: set[str] | None, table: Any = None
+) -> None:
+    store, topic_id = job.source.backend.store, job.source.owner.topic_id
+    report_maintenance(store, topic_id, job.projection, failed=failed, open_still=open_still, table=table)
 
 
 def _due(table: KeptTable, at_ms: int) -> tuple[Chore, ...]:
@@ -124,7 +142,7 @@ def _do(table: KeptTable, chore: Chore, at_ms: int) -> str:
     except Exception as error:
         raced = error.kind == "raced" if isinstance(error, RepartitionError) else lost_maintenance(error)
         if raced:
-            return "another job was faster; the next round tries again"
+            return _BEATEN
         if isinstance(error, RepartitionError):
             raise
         raise RepartitionError("spark", f"{chore} failed, the next round tries again: {first_line(error)}") from error

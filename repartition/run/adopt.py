@@ -20,7 +20,7 @@ from repartition.changes.select import IDENTITY
 from repartition.errors import RepartitionError
 from repartition.run.frontier import Frontier
 from repartition.run.layout_check import require_layout
-from repartition.run.table import evolve_table, partition_terms, rule_stamp, sort_terms, table_stamped
+from repartition.run.table import evolve_table, metadata_columns, partition_terms, rule_stamp, sort_terms, table_stamped
 from repartition.run.target import owner_stamp, quoted, staged
 from repartition.run.write import append
 from rsm_bridge.config.layout_terms import COLUMN_PATH, partition_term, row_order
@@ -105,6 +105,9 @@ def refuse_adoption(table: Table, given: Iterable[str], rule: ProjectionRule, lo
     spelt = [f"{name} as {lower[name.lower()]}" for name in there if name not in given and name.lower() in lower]
     if spelt:
         said.append(f"`select` gives {', '.join(spelt)}; spell it as the table does")
+    hidden = metadata_columns(table)
+    if hidden:
+        said.append(f"it has {', '.join(hidden)}, as Iceberg calls a column of its own; rename it")
     required = [name for name, field in there.items() if field.required]
     if required:
         said.append(f"{', '.join(required)} may not be null there, and a record may say nothing of it")

@@ -51,7 +51,7 @@ class Reading:
     Attributes:
         ranges: what to read, by partition, one of each; none where offsets have no rows.
         before: the frontier of the projection.
-        after: the frontier once that is in the projection; as before when there is nothing new.
+        after: the frontier once that is in the projection, but for `lost`; as before when there is nothing new.
         size_bytes: of the data files it lies in; one that is read in part counts whole.
         complete: everything the snapshot has is read then.
         rows: what these files say they have; of one that is read in part at most as many as offsets are read.
@@ -134,7 +134,7 @@ def plan_reading(
     return Reading(
         ranges=tuple(ranges),
         before=before,
-        after=Frontier(before.topic_id, positions),
+        after=Frontier(before.topic_id, positions, before.lost),
         size_bytes=size,
         complete=not stopped,
         rows=sum(_rows(lag) for lag in lags.values()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -60,8 +60,8 @@ def report_run(
     snapshot_id: int | None,
     pinned_ms: int,
     complete: bool,
-    lost: Mapping[int, tuple[int, int]],
     table: Table | None,
+    letters: Table | None,
     clock: Callable[[], int] = now_ms,
 ) -> None:
     """Says that a run has read up to `frontier` of a snapshot of the topic's table.
@@ -74,20 +74,19 @@ def report_run(
         snapshot_id: of the topic's table.
         pinned_ms: when that was its head, since the epoch: what came after is not in it, however long the run took.
         complete: nothing of it is left unread.
-        lost: offsets [first, end) by partition that this run found gone.
         table: the projection's, as it is now; None while there is none.
+        letters: that of its dead letters, the same.
         clock: milliseconds since the epoch.
 
     Raises:
         StoreError: the store does not take it. The projection itself has its rows.
     """
-    before, at = _known(store, topic_id, projection), clock()
-    known = {number: item.offsets for number, item in before.lost.items()}
-    losses = {n: ProjectionLoss(known.get(n, 0) + end - first, end, at) for n, (first, end) in lost.items()}
+    at = clock()
     read = {number: ReadTo(item.next, item.rewinds, item.repairs) for number, item in frontier.positions.items()}
-    write_progress(
-        store,
-        replace(
+    buried = None if letters is None else _size(letters)
+
+    def change(before: ProjectionProgress) -> ProjectionProgress:
+        return replace(
             before,
             read=read,
             snapshot_id=snapshot_id,
@@ -95,9 +94,42 @@ def report_run(
             caught_up_ms=pinned_ms if complete else before.caught_up_ms,
             size=None if table is None else _size(table),
             failure=None,
-            lost={**before.lost, **losses},
-        ),
-    )
+            lost=_most(before.lost, frontier.lost),
+            dead_letters=0 if buried is None else buried.rows,
+        )
+
+    write_progress(store, _nothing(topic_id, projection), change)
+
+
+def lost_by_now(
+    store: ObjectStore,
+    projection: DeclaredProjection,
+    before: Frontier,
+    lost: Mapping[int, tuple[int, int]],
+    clock: Callable[[], int] = now_ms,
+) -> Mapping[int, ProjectionLoss]:
+    """All that a projection will never have, by partition, for the commit that goes on behind it.
+
+    Args:
+        store: the topic's. Knows what was lost before the projection's commits said it.
+        projection: which one.
+        before: its frontier.
+        lost: offsets [first, end) by partition that are found gone now.
+        clock: milliseconds since the epoch.
+
+    Raises:
+        StoreError: the store does not answer.
+    """
+    progress, at = None, clock()
+    try:
+        progress = read_one(store, projection.key(before.topic_id))
+    except StoreError:
+        raise
+    except BridgeError:  # damaged: the frontier alone knows
+        pass
+    known = _most(before.lost, {} if progress is None else progress.lost)
+    offsets = {number: item.offsets for number, item in known.items()}
+    return known | {n: ProjectionLoss(offsets.get(n, 0) + end - first, end, at) for n, (first, end) in lost.items()}
 
 
 def report_failure(
@@ -108,30 +140,58 @@ def report_failure(
     clock: Callable[[], int] = now_ms,
 ) -> None:
     """Says why the last run failed; what was read before stays. A store that does not answer is let be."""
+    failure = _failure(error, clock())
     with contextlib.suppress(StoreError):
-        before = _known(store, topic_id, projection)
-        write_progress(
-            store, replace(before, failure=ProjectionFailure(clock(), str(error), _ADVICE.get(error.kind, "")))
-        )
+        write_progress(store, _nothing(topic_id, projection), lambda before: replace(before, failure=failure))
 
 
-def report_size(store: ObjectStore, topic_id: bytes, projection: DeclaredProjection, table: Table) -> None:
-    """Says how large the projection is now, after maintenance; what was read before stays.
+def report_maintenance(
+    store: ObjectStore,
+    topic_id: bytes,
+    projection: DeclaredProjection,
+    *,
+    failed: Mapping[str, RepartitionError],
+    open_still: Collection[str] | None,
+    table: Table | None,
+    clock: Callable[[], int] = now_ms,
+) -> None:
+    """Says what maintenance has left undone, and how large the projection is now. What was read before stays.
 
-    Raises:
-        StoreError: the store does not take it.
+    Args:
+        store: the topic's. One that does not answer is let be.
+        topic_id: 16 bytes.
+        projection: which one.
+        failed: chores that have failed now, by name.
+        open_still: chores that are due and have not gone well; what failed of others before is over. None: not known.
+        table: the projection's; None: its size is what it was.
+        clock: milliseconds since the epoch.
     """
-    write_progress(store, replace(_known(store, topic_id, projection), size=_size(table)))
+    failures = {chore: _failure(error, clock()) for chore, error in failed.items()}
+
+    def change(before: ProjectionProgress) -> ProjectionProgress:
+        known = before.failed_chores
+        left = {chore: known[chore] for chore in known if open_still is None or chore in open_still}
+        size = before.size if table is None else _size(table)
+        return replace(before, failed_chores=left | failures, size=size)
+
+    with contextlib.suppress(StoreError):
+        write_progress(store, _nothing(topic_id, projection), change)
 
 
-def _known(store: ObjectStore, topic_id: bytes, projection: DeclaredProjection) -> ProjectionProgress:
-    nothing = ProjectionProgress(topic_id=topic_id, catalog=projection.catalog, table=projection.table)
-    try:
-        return read_one(store, projection.key(topic_id)) or nothing
-    except StoreError:
-        raise
-    except BridgeError:  # damaged: it is written anew
-        return nothing
+def _failure(error: RepartitionError, at_ms: int) -> ProjectionFailure:
+    return ProjectionFailure(at_ms, str(error), _ADVICE.get(error.kind, ""))
+
+
+def _nothing(topic_id: bytes, projection: DeclaredProjection) -> ProjectionProgress:
+    return ProjectionProgress(topic_id=topic_id, catalog=projection.catalog, table=projection.table)
+
+
+def _most(one: Mapping[int, ProjectionLoss], other: Mapping[int, ProjectionLoss]) -> dict[int, ProjectionLoss]:
+    """Each has all that was lost up to some time: by partition, the one that has more."""
+    return {
+        number: max((each[number] for each in (one, other) if number in each), key=lambda item: item.offsets)
+        for number in sorted(one.keys() | other.keys())
+    }
 
 
 def _size(table: Table) -> ProjectionSize | None:

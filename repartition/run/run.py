@@ -21,7 +21,7 @@ from repartition.run.drift import Drift, drift
 from repartition.run.frontier import Frontier, Position
 from repartition.run.read_plan import Range, Reading, any_of, first_live, plan_reading, position_at
 from repartition.run.replay import letter_ranges, of_letters
-from repartition.run.reporting import now_ms, report_failure, report_run
+from repartition.run.reporting import lost_by_now, now_ms, report_failure, report_run
 from repartition.run.sort import AS_GIVEN, laid_out
 from repartition.run.source import Pinned, Source
 from repartition.run.table import create_table, evolve_table, refuse_other_rule, rule_stamp
@@ -135,6 +135,7 @@ class ProjectionJob:
                 ran = replace(ran, replayed=self._replay(pinned))
                 self.replay = False
             table = load_projection(self.target.catalog, self.name, self.source.owner, self.rule.mode)
+            letters = load_projection(self.target.catalog, self.letters_name, self.source.owner, LETTERS)
         except Exception as error:
             said = error if isinstance(error, RepartitionError) else self._said(pinned, error)
             if said.kind != "raced" and not self.given_up():
@@ -148,8 +149,8 @@ class ProjectionJob:
             snapshot_id=ran.snapshot_id,
             pinned_ms=pinned_ms,
             complete=ran.complete,
-            lost=ran.reading.lost,
             table=table,
+            letters=letters,
         )
         return ran
 
@@ -166,6 +167,9 @@ class ProjectionJob:
         reading = plan_reading(before.frontier, pinned.states, pinned.files, self.max_bytes, again)
         if pinned.snapshot_id is None or reading.after == before.frontier:
             return Ran(Reading(ranges=(), before=before.frontier, after=before.frontier), 0, pinned.snapshot_id)
+        if reading.lost:
+            lost = lost_by_now(self.source.backend.store, self.projection, before.frontier, reading.lost)
+            reading = replace(reading, after=replace(reading.after, lost=lost))
         self.planned(reading)
         self.step("read")
         made, before_truncation = self._made(pinned, reading)

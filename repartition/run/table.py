@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from pyiceberg.table import Table
 
+from iceberg_catalog.evolve.names import METADATA_COLUMNS
 from repartition.errors import RepartitionError, lost_race
 from repartition.run.layout_check import is_floating, require_layout
 from repartition.run.target import literal, quoted
@@ -164,7 +165,8 @@ def refuse_other_rule(table: Table, rule: ProjectionRule) -> None:
 
     Raises:
         RepartitionError: `bad_rule` if its rows are one per other columns than the rule's `key`, or one per item of
-            another column than the rule's `explode`, or its format version is above the rule's.
+            another column than the rule's `explode`, its format version is above the rule's, or Spark cannot read it
+            for the name of a column.
     """
     name, anew = ".".join(table.name()), "choose another `table`, or drop this one to have it filled anew"
     found, wanted = table.properties.get(PROJECTION_KEY), rule_stamp(rule).get(PROJECTION_KEY)
@@ -179,3 +181,13 @@ def refuse_other_rule(table: Table, rule: ProjectionRule) -> None:
         version = table.format_version
         said = f"table {name} has format version {version}, above the rule's {rule.format_version}, and cannot go back"
         raise RepartitionError("bad_rule", f"{said}. Set `format_version: {version}`, {anew}")
+    hidden = metadata_columns(table)
+    if hidden:
+        said = f"table {name} has {', '.join(hidden)}, as Iceberg calls a column of its own, and Spark cannot read it"
+        cure = "`, `".join(f"ALTER TABLE {name} DROP COLUMN {column}" for column in hidden)
+        raise RepartitionError("bad_rule", f"{said}: `{cure}`; what events bring of the name is called otherwise now")
+
+
+def metadata_columns(table: Table) -> list[str]:
+    """Columns of a table that keep Spark from reading it."""
+    return [field.name for field in table.schema().fields if field.name in METADATA_COLUMNS]

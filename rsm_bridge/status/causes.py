@@ -71,7 +71,9 @@ class CauseCode(StrEnum):
     COPY_LOSES_ROWS = "copy_loses_rows"
     COPY_LOST_ROWS = "copy_lost_rows"
     COPY_FAILED = "copy_failed"
+    COPY_MAINTENANCE_FAILED = "copy_maintenance_failed"
     COPY_PROGRESS_DAMAGED = "copy_progress_damaged"
+    COPY_DEAD_LETTERS = "copy_dead_letters"
     COPY_HOLDS_ROWS = "copy_holds_rows"
     COPY_NEVER_RAN = "copy_never_ran"
     COPY_BEHIND = "copy_behind"
@@ -411,11 +413,23 @@ CAUSES: dict[CauseCode, StatusCause] = {
         "the last run of a projection failed",
         "Do what the message says; the next run begins where the last good one ended.",
     ),
+    _C.COPY_MAINTENANCE_FAILED: StatusCause(
+        _PERSON,
+        "maintenance of a projection failed, and has not gone well since; runs go on",
+        "Do what the message says; it is tried again as long as it is due, when the maintenance budget allows. "
+        "Until then small files, old snapshots or old rows stay.",
+    ),
     _C.COPY_PROGRESS_DAMAGED: StatusCause(
         _PERSON,
         "what a projection says of its progress cannot be read: nothing counts as read, so rows may stay for all of "
         "its hold",
         "`tierberg repartition TOPIC` writes it anew. `unsupported_version`: upgrade this release.",
+    ),
+    _C.COPY_DEAD_LETTERS: StatusCause(
+        _NOTE,
+        "records that have no row in a projection, as they did not decode, `select` or `where` failed, or the key is "
+        "null: they are in its table of dead letters",
+        "`error` of each row there says why. Once that is mended, `tierberg repartition TOPIC --replay`.",
     ),
     _C.COPY_HOLDS_ROWS: StatusCause(
         _WAITS,

@@ -9,7 +9,7 @@ from rsm_bridge.limits import PROJECTION_BEHIND_SECONDS
 from rsm_bridge.metrics.progress.facts import ProjectionFacts, WaitingRows
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
 from rsm_bridge.status.report import Finding, ProjectionReport
-from rsm_bridge.storage.projections.progress import ProjectionLoss
+from rsm_bridge.storage.projections.progress import ProjectionFailure, ProjectionLoss
 from rsm_bridge.words import age, moment, plural
 
 #: Wait for a job, and are a matter for a person once they have waited too long.
@@ -40,6 +40,8 @@ def _report(projection: ProjectionFacts, now_ms: int) -> ProjectionReport:
         waiting_s=None if waiting is None else max(0, waiting.ends_ms - now_ms) / 1000,
         size=None if progress is None else progress.size,
         failure=None if progress is None else progress.failure,
+        failed_chores={} if progress is None else progress.failed_chores,
+        dead_letters=0 if progress is None else progress.dead_letters,
         lost_offsets=sum(item.offsets for item in _losses(projection)),
         lost_ms=max((item.at_ms for item in _losses(projection)), default=None),
     )
@@ -78,9 +80,12 @@ def _causes(projection: ProjectionFacts, now_ms: int, *, late: bool) -> Iterator
     elif progress is None:
         yield CauseCode.COPY_NEVER_RAN, f"{_lag(projection)} of the table wait for its first run"
     elif progress.failure is not None:
-        failure = progress.failure
-        advice = f" ({failure.advice})" if failure.advice else ""
-        yield CauseCode.COPY_FAILED, f"{moment(failure.at_ms, now_ms)}: {failure.message}{advice}"
+        yield CauseCode.COPY_FAILED, _failed(progress.failure, now_ms)
+    for chore, failure in sorted(progress.failed_chores.items()) if progress is not None else ():
+        yield CauseCode.COPY_MAINTENANCE_FAILED, f"{chore}, {_failed(failure, now_ms)}"
+    if progress is not None and progress.dead_letters:
+        letters = plural(progress.dead_letters, "dead letter")
+        yield CauseCode.COPY_DEAD_LETTERS, f"{letters} in {projection.table}__dead_letters"
     if progress is not None and progress.lost:
         where = ", ".join(f"partition {number} below {item.end}" for number, item in sorted(progress.lost.items()))
         offsets = plural(sum(item.offsets for item in _losses(projection)), "offset")
@@ -91,6 +96,11 @@ def _causes(projection: ProjectionFacts, now_ms: int, *, late: bool) -> Iterator
     if projection.lag_offsets and progress is not None and (late or projection.waiting is None):
         since = "it has never caught up" if progress.caught_up_ms is None else _since(progress.caught_up_ms, now_ms)
         yield CauseCode.COPY_BEHIND, f"{_lag(projection)} behind, {since}"
+
+
+def _failed(failure: ProjectionFailure, now_ms: int) -> str:
+    advice = f" ({failure.advice})" if failure.advice else ""
+    return f"{moment(failure.at_ms, now_ms)}: {failure.message}{advice}"
 
 
 def _lag(projection: ProjectionFacts) -> str:

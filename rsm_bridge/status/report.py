@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from rsm_bridge.metrics.progress.facts import Gap, UnfinishedTransaction, WaitingRows
@@ -112,7 +112,8 @@ class ProjectionReport:
         lag_s: seconds since it had caught up, 0 when it has now; None: it never had.
         hold_s: seconds that rows which Kafka deleted may wait for it.
         waiting: those that do now, and `waiting_s` seconds until the first of them may go; None: none.
-        size: of the projection; `failure`: of its last run.
+        size: of the projection; `failure`: of its last run; `failed_chores`: of its maintenance, by chore.
+        dead_letters: rows of its table of dead letters.
         lost_offsets: that it will never have; `lost_ms`: when a run last met some.
     """
 
@@ -130,6 +131,8 @@ class ProjectionReport:
     waiting_s: float | None
     size: ProjectionSize | None
     failure: ProjectionFailure | None
+    failed_chores: Mapping[str, ProjectionFailure]
+    dead_letters: int
     lost_offsets: int
     lost_ms: int | None
 

@@ -296,6 +296,8 @@ def projection_document(projection: ProjectionReport) -> dict[str, Any]:
         "held_until_ms": None if waiting is None else waiting.ends_ms,
         "size": None if projection.size is None else asdict(projection.size),
         "failure": None if projection.failure is None else asdict(projection.failure),
+        "failed_chores": {chore: asdict(failure) for chore, failure in sorted(projection.failed_chores.items())},
+        "dead_letters": projection.dead_letters,
         "lost_offsets": projection.lost_offsets,
         "lost_ms": projection.lost_ms,
     }

@@ -89,6 +89,7 @@ def test_a_truncation_takes_what_was_there_before(spark: Any, tmp_path: Path) ->
         ("id bigint, name string, note string", "", "", "`select` gives no note, which would be null"),
         ("ID bigint, Name string", "", "", "`select` gives ID as id, Name as name"),
         ("id bigint NOT NULL, name string", "", "", "id may not be null there"),
+        ("id bigint, name string, _pos int", "", "", "it has _pos, as Iceberg calls a column of its own; rename it"),
         ("id bigint, name string", "PARTITIONED BY (name)", "", r"partitioned by \[name\]; say that"),
         ("id bigint, name string", "", "(1, 'a'), (2, 'b'), (1, 'c')", r'have the key \{"id":1\}'),
         ("id string, name string", "", "", "cannot take what its rule gives"),

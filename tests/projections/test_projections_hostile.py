@@ -157,6 +157,44 @@ def test_members_of_an_item_give_way_to_what_select_names(spark: Any, tmp_path: 
         assert found == [(1, 1, None, None), (2, 2, 9, 4)]
 
 
+OF_ICEBERG = ("_file", "_POS", "_partition", "_spec_id", "_deleted", "_row_id", "_change_type", "$path")
+
+
+def test_members_with_names_of_engines_own_columns_give_way(spark: Any, tmp_path: Path) -> None:
+    """Spark could not read the table any more."""
+    rules: list[dict[str, Any]] = [
+        {"table": "events", **RULE},
+        {"table": "within", "select": ["id", "x.*"]},
+        {"table": "keyed", "mode": "upsert", "key": ["id"], "select": ["x.*", "id"], "format_version": 3},
+    ]
+    with projection_world(spark, tmp_path, *rules) as world:
+        name = world.settings.catalog.name
+        for members in ({}, dict.fromkeys(OF_ICEBERG, "a"), dict.fromkeys(OF_ICEBERG, "b")):
+            row = {"id": 7, "x": {"q": 1, **members}}
+            world.send([sent({"id": 7}, {"op": "c", "before": None, "after": {"id": 7, **members}, **row})])
+            for number, rule in enumerate(rules):
+                world.run(number)
+                found = spark.sql(f"SELECT * FROM `{name}`.kafka.{rule['table']} ORDER BY _kafka_offset").collect()
+                assert {key: found[-1][f"{key}__2"] for key in members} == members
+                assert not world.rows(("kafka", f"{rule['table']}__dead_letters"))
+
+
+def test_a_table_that_has_a_column_of_icebergs_is_refused_with_the_cure(spark: Any, tmp_path: Path) -> None:
+    with projection_world(spark, tmp_path, UPSERT) as world:
+        table = f"`{world.settings.catalog.name}`.kafka.{PROJECTION[1]}"
+        world.send([sent(1, {"k": 1})])
+        world.run()
+        spark.sql(f"ALTER TABLE {table} ADD COLUMN _partition string")
+        world.send([sent(1, {"k": 1, "v": 2})])
+        cure = f"ALTER TABLE {'.'.join(PROJECTION)} DROP COLUMN _partition"
+        with pytest.raises(RepartitionError, match=cure) as raised:
+            world.run()
+        assert raised.value.kind == "bad_rule"
+        spark.sql(f"ALTER TABLE {table} DROP COLUMN _partition")
+        world.run()
+        assert [row["v"] for row in world.rows()] == [2]
+
+
 def test_a_member_that_is_called_as_a_partition_is_gives_way(spark: Any, tmp_path: Path) -> None:
     with projection_world(spark, tmp_path, {"partition_by": ["bucket(2, id)"]}) as world:
         world.send([sent(1, {"id": 1})])
@@ -205,6 +243,8 @@ def test_what_is_no_expression_of_one_row_is_a_matter_of_the_rule(spark: Any, tm
         ({"where": "id"}, "`where`: id: "),
         ({"where": "id > 0, id < 9"}, "`where`: "),
         ({"select": ["id AS __tierberg_row"]}, "gives __tierberg_row: names with __tierberg_ are not for columns"),
+        ({"select": ["id AS _file"]}, "gives _file, as engines call a column of their own"),
+        ({"select": ["*", "id AS _POS"]}, "gives _POS, as engines call"),
     ]
     with projection_world(spark, tmp_path, {}) as world:
         world.send([sent(1, {"id": 1})])

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+import repartition.run.run
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError
 from repartition.run.source import Source, find_source
@@ -56,6 +58,25 @@ def test_rows_beyond_the_hold_are_lost_and_that_is_said(spark: Any, tmp_path: Pa
         some(world, 10, 1)
         assert world.run().reading.lost == {}, "that one had been read"
         assert (ids(world), lost(world)) == ([0, 1, 2, 7, 8, 9, 10], {0: (4, 7)})
+
+
+def test_what_is_lost_is_said_by_the_next_run_where_a_job_dies_after_its_commit(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with projection_world(spark, tmp_path, {"select": ["id"], "hold": "0s"}) as world:
+        some(world, 0, 3)
+        world.run()
+        gone = some(world, 3, 4)
+        some(world, 7, 2)
+        world.shim.delete(gone)
+        eventually(lambda: world.state(0).floor == 7)
+        with monkeypatch.context() as patched:
+            patched.setattr(repartition.run.run, "report_run", Mock(side_effect=KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                world.run()
+        assert (ids(world), lost(world)) == ([0, 1, 2, 7, 8], {})
+        assert world.run().ranges == 0
+        assert lost(world) == {0: (4, 7)}
 
 
 def test_rows_stay_until_they_were_read_and_go_then(spark: Any, tmp_path: Path) -> None:

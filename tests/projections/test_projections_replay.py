@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from repartition.errors import RepartitionError
-from tests.projections.projection_support import LETTERS, ProjectionWorld, projection_world, sent
+from rsm_bridge.storage.projections.progress import read_one
+from tests.projections.projection_support import LETTERS, TOPIC_ID, ProjectionWorld, projection_world, sent
 from tests.projections.test_projections_races import die
 from tests.support.eventually import eventually
 
@@ -19,6 +20,12 @@ UPSERT = {"mode": "upsert", "key": ["id"]}
 
 def letters(world: ProjectionWorld) -> list[tuple[int, int]]:
     return [(row["_kafka_partition"], row["_kafka_offset"]) for row in world.rows(LETTERS)]
+
+
+def told(world: ProjectionWorld) -> int:
+    """How many there are, as `tierberg status` hears it."""
+    progress = read_one(world.backend.store, world.job().projection.key(TOPIC_ID))
+    return 0 if progress is None else progress.dead_letters
 
 
 def replay(world: ProjectionWorld) -> int:
@@ -44,6 +51,7 @@ def test_letters_of_an_append_become_rows_once(spark: Any, tmp_path: Path) -> No
         world.run()
         bad = [(0, 0), (0, 5), (1, 2), (1, 4)]
         assert letters(world) == bad
+        assert told(world) == 4
         assert replay(world) == 0
         assert letters(world) == bad, "the rule is what it was"
         world.change(MENDED)
@@ -52,6 +60,7 @@ def test_letters_of_an_append_become_rows_once(spark: Any, tmp_path: Path) -> No
             assert letters(world) == bad
         assert replay(world) == 3
         assert letters(world) == [(1, 4)]
+        assert told(world) == 1
         found = [(row["id"], row["share"]) for row in world.rows()]
         assert found == [(n, 60 // (n % 5) if n % 5 else None) for n in range(12)]
         assert replay(world) == 0

@@ -6,14 +6,15 @@ an object that is damaged, or is none, counts as nothing read: rows may then sta
 
 JSON: `{"crc32c": …, "progress": {"version": 1, "catalog": "…", "table": "ns.name", "read": {"0": [4711, 0, 0]}, …}}`.
 `read` has per Kafka partition the next offset to read, and how many rewinds and repairs of the topic's table had been
-seen by then. The checksum is of the progress with sorted keys and without spaces.
+seen by then. What a job knows nothing of may be left out. The checksum is of the progress with sorted keys and without
+spaces.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -54,7 +55,7 @@ class ProjectionLoss:
 
 @dataclass(frozen=True, slots=True)
 class ProjectionFailure:
-    """Why the last run failed. `advice`: what to do about it, one sentence, or empty."""
+    """Why a run or a chore failed. `advice`: what to do about it, one sentence, or empty."""
 
     at_ms: int
     message: str
@@ -76,6 +77,8 @@ class ProjectionProgress:
         size: of the projection, where it is known.
         failure: of the last run; None: it succeeded.
         lost: by Kafka partition, what it will never have.
+        failed_chores: why maintenance failed, by chore; of those alone that are due and have not gone well since.
+        dead_letters: rows of its table of dead letters after the last run that succeeded, where that is known.
     """
 
     topic_id: bytes
@@ -88,6 +91,8 @@ class ProjectionProgress:
     size: ProjectionSize | None = None
     failure: ProjectionFailure | None = None
     lost: Mapping[int, ProjectionLoss] = field(default_factory=dict)
+    failed_chores: Mapping[str, ProjectionFailure] = field(default_factory=dict)
+    dead_letters: int = 0
 
     @property
     def key(self) -> str:
@@ -114,8 +119,11 @@ class ProjectionProgress:
         if self.size is not None:
             document["size"] = [self.size.rows, self.size.files, self.size.bytes]
         if self.failure is not None:
-            texts = [text[:PROJECTION_PROGRESS_TEXT_CHARS_MAX] for text in (self.failure.message, self.failure.advice)]
-            document["failure"] = [self.failure.at_ms, *texts]
+            document["failure"] = _listed(self.failure)
+        if self.failed_chores:
+            document["failed_chores"] = {chore: _listed(failure) for chore, failure in self.failed_chores.items()}
+        if self.dead_letters:
+            document["dead_letters"] = self.dead_letters
         data = _canonical({"crc32c": crc32c.crc32c(_canonical(document)), "progress": document})
         if len(data) > PROJECTION_PROGRESS_BYTES_MAX:
             raise BridgeError("bad_request", f"the progress of projection {self.table} has {len(data)} bytes")
@@ -159,22 +167,40 @@ def decode_progress(data: bytes | memoryview, key: str) -> ProjectionProgress:
     return progress
 
 
-def write_progress(store: ObjectStore, progress: ProjectionProgress) -> None:
-    """Puts it, over what was there. Of two jobs at once one comes last; both have read what they say.
+def write_progress(
+    store: ObjectStore, nothing: ProjectionProgress, change: Callable[[ProjectionProgress], ProjectionProgress]
+) -> None:
+    """Puts what `change` makes of what is there. What another job writes meanwhile is changed, not lost.
+
+    Args:
+        store: the topic's.
+        nothing: what there is in the place of an object that is missing, or damaged.
+        change: called once for each try; may return what it was given, and nothing is put then.
 
     Raises:
         BridgeError: `bad_request` if it is too large; `store_unavailable`.
     """
-    data = progress.encode()
     for _ in range(TOMBSTONE_SWAPS_MAX):
-        if store.put_if_absent(progress.key, data):
+        before, version = _versioned(store, nothing)
+        after = change(before)
+        if after == before and version is not None:
             return
-        try:
-            if store.replace(progress.key, data, store.read(progress.key).version):
-                return
-        except ObjectNotFoundError:
-            continue
-    raise StoreError(f"{progress.key} changed again and again: are several jobs writing this projection?")
+        data = after.encode()
+        if store.put_if_absent(after.key, data) if version is None else store.replace(after.key, data, version):
+            return
+    raise StoreError(f"{nothing.key} changed again and again: are several jobs writing this projection?")
+
+
+def _versioned(store: ObjectStore, nothing: ProjectionProgress) -> tuple[ProjectionProgress, str | None]:
+    """What is there, and its version; None: there is no object."""
+    try:
+        found = store.read(nothing.key)
+    except ObjectNotFoundError:
+        return nothing, None
+    try:
+        return decode_progress(found.data, nothing.key), found.version
+    except BridgeError:  # damaged: it is written anew
+        return nothing, found.version
 
 
 def read_one(store: ObjectStore, key: str) -> ProjectionProgress | None:
@@ -210,11 +236,20 @@ def _decoded(document: Mapping[str, Any]) -> ProjectionProgress:
             number: ProjectionLoss(*(_whole(item) for item in listed(entry, 3)))
             for number, entry in numbered(document.get("lost")).items()
         },
+        failed_chores={
+            chore: _failure(listed(entry, 3)) for chore, entry in fields(document.get("failed_chores", {})).items()
+        },
+        dead_letters=_whole(document.get("dead_letters", 0), 0),
     )
 
 
 def _read_to(entry: object) -> ReadTo:
     return ReadTo(*(_whole(item, 0) for item in listed(entry, 3)))
+
+
+def _listed(failure: ProjectionFailure) -> list[object]:
+    texts = [text[:PROJECTION_PROGRESS_TEXT_CHARS_MAX] for text in (failure.message, failure.advice)]
+    return [failure.at_ms, *texts]
 
 
 def _failure(entry: list[Any]) -> ProjectionFailure:

@@ -19,7 +19,7 @@ import repartition.jobs.rounds
 from repartition.errors import RepartitionError
 from repartition.jobs.command import RepartitionOptions
 from repartition.jobs.command import repartition as run_job
-from repartition.jobs.events import Began, ProjectionName, Watcher, lines
+from repartition.jobs.events import Began, Maintained, ProjectionName, Watcher, lines
 from repartition.jobs.metrics import ProjectionMetrics, served
 from repartition.jobs.progress_bars import Shown, shown, with_bars
 from repartition.jobs.rounds import Round, Tended
@@ -52,7 +52,7 @@ def test_elsewhere_every_step_is_a_line() -> None:
     said: list[str] = []
     assert rounds((lines(said.append, steps=True),), portion(3), portion(0))
     plain = [re.sub(r"\d+\.\d s|\d+ s", "T", line.removeprefix(f"{TABLE}: ")) for line in said]
-    chore = ("compaction", "compaction in T: 9 files became 1; T of maintenance per hour of work")
+    chore = ("compaction", "compaction in T: 9 files became 1")
     assert plain == [
         *STEPS,
         "1 partitions, 1.0 MiB read in T, 2 dead letters, 3.0 MiB left",
@@ -61,6 +61,13 @@ def test_elsewhere_every_step_is_a_line() -> None:
         "1 partitions, 1.0 MiB read in T, 2 dead letters",
         *chore,
     ]
+
+
+def test_a_job_without_end_says_what_share_maintenance_takes() -> None:
+    said: list[str] = []
+    done = Done("compaction", 1.0, "9 files became 1")
+    lines(said.append, steps=False)(NAME, Maintained(done, 60.0))
+    assert said == [f"{TABLE}: compaction in 1.0 s: 9 files became 1; 60 s of maintenance per hour of work"]
 
 
 def test_races_and_failures_are_lines_too() -> None:

@@ -145,6 +145,23 @@ CASES: dict[CauseCode, Case] = {
         Level.PERSON,
         "bad SQL (mend it)",
     ),
+    C.COPY_MAINTENANCE_FAILED: Case(
+        projected(
+            progress=ProjectionProgress(
+                topic_id=bytes(16),
+                catalog="a",
+                table="b",
+                failed_chores={"dead letters: orphans": ProjectionFailure(NOW - HOUR, "AccessDenied", "mend it")},
+            )
+        ),
+        Level.PERSON,
+        "kafka.projection: dead letters: orphans, ",
+    ),
+    C.COPY_DEAD_LETTERS: Case(
+        projected(progress=ProjectionProgress(topic_id=bytes(16), catalog="a", table="b", dead_letters=1234)),
+        Level.NOTE,
+        "kafka.projection: 1,234 dead letters in kafka.projection__dead_letters",
+    ),
     C.COPY_PROGRESS_DAMAGED: Case(
         projected(progress=None, damage=Problem("corrupt_object", "fails its checksum")),
         Level.PERSON,

@@ -15,13 +15,14 @@ from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.status.verify.table import check_table
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.projections.hold import ProjectionReaders, WaitingProjection
-from rsm_bridge.storage.projections.progress import ProjectionProgress, progress_key, write_progress
+from rsm_bridge.storage.projections.progress import ProjectionProgress, progress_key
 from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.storage.segments.listing import Notices, SegmentListing
 from rsm_bridge.tables.maintain.drop_table import drop_table
 from rsm_bridge.tables.maintain.maintain import observe
 from rsm_bridge.tables.maintain.undelete import undelete
 from rsm_bridge.tables.reclaim.reclaimer import Graces
+from tests.support.projection_progress import put_progress
 from tests.worlds.maintain_support import DAY, NAMESPACE, World, make_world, published
 
 HOLD = 7 * DAY
@@ -213,9 +214,7 @@ def test_an_undelete_loses_no_row_that_waits(tmp_path: Path) -> None:
 def test_a_dropped_table_leaves_no_progress(tmp_path: Path) -> None:
     world = make_world(tmp_path, graces=Graces(0.0, 0.0))
     segments = published(world)
-    write_progress(
-        world.store, ProjectionProgress(topic_id=world.topic_id, catalog="tierberg", table="kafka.projection")
-    )
+    put_progress(world.store, ProjectionProgress(topic_id=world.topic_id, catalog="tierberg", table="kafka.projection"))
     world.delete(*segments)
     world.reclaim(world.publish())
     drop_table(world.store, world.catalog, NAMESPACE, "orders", Tally())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from rsm_bridge.storage.projections.progress import (
     read_one,
     write_progress,
 )
+from tests.support.projection_progress import put_progress
 
 TOPIC = bytes(range(16))
 OWNER = Owner("test", "orders", TOPIC)
@@ -48,6 +50,8 @@ PROGRESS = st.builds(
     size=st.none() | st.builds(ProjectionSize, COUNT, COUNT, COUNT),
     failure=st.none() | st.builds(ProjectionFailure, WHOLE, st.text(max_size=2000), st.text(max_size=2000)),
     lost=st.dictionaries(st.integers(0, 2**31 - 1), st.builds(ProjectionLoss, COUNT, COUNT, WHOLE)),
+    failed_chores=st.dictionaries(st.text(), st.builds(ProjectionFailure, WHOLE, st.text(), st.text())),
+    dead_letters=COUNT,
 )
 ONE = ProjectionProgress(
     topic_id=TOPIC,
@@ -139,7 +143,7 @@ def test_a_newer_version_is_said_to_be_one() -> None:
 
 def test_it_has_a_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    write_progress(store, ONE)
+    put_progress(store, ONE)
     monkeypatch.setattr(projection_progress, "PROJECTION_PROGRESS_BYTES_MAX", len(ONE.encode()) - 1)
     with pytest.raises(BridgeError, match=r"has .* bytes"):
         ONE.encode()
@@ -160,14 +164,40 @@ def test_the_last_one_written_is_there(tmp_path: Path) -> None:
     later = replace(ONE, read={0: ReadTo(9)})
     other = replace(ONE, table="kafka.other")
     for progress in (ONE, later, other):
-        write_progress(store, progress)
+        put_progress(store, progress)
     assert [read_one(store, progress.key) for progress in (ONE, other)] == [later, other]
     assert read_one(store, replace(ONE, topic_id=bytes(16)).key) is None
 
 
+def test_what_another_job_writes_meanwhile_stays(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    losses = {number: ProjectionLoss(1, number, 5) for number in range(3)}
+
+    def lose(number: int) -> Callable[[ProjectionProgress], ProjectionProgress]:
+        def change(before: ProjectionProgress) -> ProjectionProgress:
+            if number and number - 1 not in before.lost:
+                write_progress(store, ONE, lose(number - 1))
+            return replace(before, lost={**before.lost, number: losses[number]})
+
+        return change
+
+    write_progress(store, ONE, lose(2))
+    assert read_one(store, ONE.key) == replace(ONE, lost=losses)
+
+
+def test_a_damaged_object_is_written_anew_and_nothing_is_written_for_nothing(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    assert store.put_if_absent(ONE.key, b"{")
+    write_progress(store, ONE, lambda before: replace(before, snapshot_id=3))
+    assert read_one(store, ONE.key) == replace(ONE, snapshot_id=3)
+    version = store.read(ONE.key).version
+    write_progress(store, ONE, lambda before: before)
+    assert store.read(ONE.key).version == version
+
+
 def test_one_damaged_object_does_not_hide_the_others(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    write_progress(store, ONE)
+    put_progress(store, ONE)
     broken = progress_key(TOPIC, "tierberg", "kafka.broken")
     assert store.put_if_absent(broken, b"{")
     with pytest.raises(BridgeError) as caught:
@@ -184,8 +214,8 @@ def test_declared_projections_wait_with_what_they_have_read(tmp_path: Path) -> N
         {"table": "lake.orders", "hold": "2h", "catalog": {"name": "other", "properties": {"type": "rest"}}},
         {"table": "at_once", "hold": "0s"},
     )
-    write_progress(store, ONE)
-    write_progress(store, ProjectionProgress(topic_id=TOPIC, catalog="other", table="lake.orders", read={3: ReadTo(1)}))
+    put_progress(store, ONE)
+    put_progress(store, ProjectionProgress(topic_id=TOPIC, catalog="other", table="lake.orders", read={3: ReadTo(1)}))
     assert ProjectionReaders(settings, store).waiting(OWNER, "orders") == [
         WaitingProjection("kafka.orders_by_day", 7 * 86_400_000, ONE.read),
         WaitingProjection("lake.orders", 7_200_000, {3: ReadTo(1)}),
@@ -203,7 +233,7 @@ def test_what_was_read_of_progress_serves_for_some_seconds(tmp_path: Path) -> No
     store, now = make_store(tmp_path), [0.0]
     readers = ProjectionReaders(with_projections(tmp_path, {"table": "{topic}_by_day"}), store, lambda: now[0])
     assert readers.waiting(OWNER, "orders")[0].read == {}
-    write_progress(store, ONE)
+    put_progress(store, ONE)
     assert readers.waiting(OWNER, "orders")[0].read == {}
     now[0] = PROJECTION_PROGRESS_FRESH_SECONDS
     assert readers.waiting(OWNER, "orders")[0].read == ONE.read

@@ -23,10 +23,10 @@ from rsm_bridge.storage.projections.progress import (
     ProjectionProgress,
     ProjectionSize,
     progress_key,
-    write_progress,
 )
 from rsm_bridge.storage.segments.known import read_segments
 from rsm_bridge.storage.state_objects import recorded_parts
+from tests.support.projection_progress import put_progress
 from tests.unit.rsm_bridge.status.test_status_print import SCHEMA
 from tests.worlds.maintain_support import DAY, World, make_world, published
 from tierberg.cli import app
@@ -84,7 +84,7 @@ def test_how_far_a_projection_is(tmp_path: Path) -> None:
     assert (found.progress, found.damage, found.lag_offsets, found.lag_rows, found.waiting) == (None, None, 9, 9, None)
     for read, lag in ((0, 9), (4, 5), (9, 0), (12, 0)):
         said = progress(world, read)
-        write_progress(world.store, said)
+        put_progress(world.store, said)
         found = asked(world, tmp_path)
         assert (found.progress, found.lag_offsets, found.lag_rows, found.waiting) == (said, lag, lag, None)
 
@@ -101,7 +101,7 @@ def test_rows_behind_are_those_of_files_and_not_more_than_offsets(tmp_path: Path
     settings = load_settings(None, {"data_dir": tmp_path, **rules()})
     segments = read_segments(world.store, world.topic_id)
     for read, offsets, rows in ((0, 20, 6), (1, 19, 6), (4, 16, 5), (5, 15, 4), (6, 14, 3), (12, 8, 1), (13, 7, 0)):
-        write_progress(world.store, progress(world, read))
+        put_progress(world.store, progress(world, read))
         (found,) = projection_facts(settings, world.store, head, states, segments, 0)
         assert (found.lag_offsets, found.lag_rows) == (offsets, rows)
 
@@ -117,7 +117,7 @@ def test_since_when_the_oldest_unread_segment_is_there(tmp_path: Path) -> None:
     states = recorded_parts(world.store, head)
     settings = load_settings(None, {"data_dir": tmp_path, **rules()})
     for read, since_ms in ((0, 1000), (2, 1000), (3, 1003), (8, 1006), (9, None)):
-        write_progress(world.store, progress(world, read))
+        put_progress(world.store, progress(world, read))
         (found,) = projection_facts(settings, world.store, head, states, segments, 0)
         assert found.unread_ms == since_ms
 
@@ -129,11 +129,11 @@ def test_what_stays_for_it_and_when_that_ends(tmp_path: Path) -> None:
     assert (found.rows, found.files) == (6, 2)
     assert found.bytes > 0
     assert abs(found.ends_ms - int(time.time() * 1000) - DAY * 1000) < 60_000
-    write_progress(world.store, progress(world, 3))
+    put_progress(world.store, progress(world, 3))
     found = asked(world, tmp_path).waiting
     assert found is not None
     assert (found.rows, found.files) == (3, 1)
-    write_progress(world.store, progress(world, 6))
+    put_progress(world.store, progress(world, 6))
     assert asked(world, tmp_path).waiting is None
 
 
@@ -159,7 +159,7 @@ def test_damaged_progress_is_said_to_be_damaged(tmp_path: Path) -> None:
 def test_the_command_warns_from_half_of_the_hold_on(tmp_path: Path, age_s: int, code: int) -> None:
     world = held(tmp_path, age_s)
     failure = ProjectionFailure(1, "bad SQL", "mend it")
-    write_progress(world.store, progress(world, 0, size=ProjectionSize(1, 2, 1536), failure=failure if code else None))
+    put_progress(world.store, progress(world, 0, size=ProjectionSize(1, 2, 1536), failure=failure if code else None))
     config = tmp_path / "tierberg.yaml"
     config.write_text(json.dumps(rules()))
     arguments = [
