@@ -21,7 +21,7 @@ help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 .PHONY: setup
-setup: $(ENVIRONMENT) $(SHIM) .venv/.kernels ## environment, shim, and jars of broker and Spark
+setup: programs $(ENVIRONMENT) $(SHIM) .venv/.kernels ## environment, shim, and jars of broker and Spark
 
 .PHONY: demo
 demo: setup ## the main job, end to end on a stock broker (KAFKA_VERSION=4.4.0 make demo for the other version)
@@ -45,7 +45,7 @@ test-slow: setup $(GATEWAY) ## the slow tests that need no broker
 	$(RUN) -m pytest -m "slow and not bench and not e2e"
 
 .PHONY: test-shim
-test-shim: $(ENVIRONMENT) ## the shim's own tests
+test-shim: programs $(ENVIRONMENT) ## the shim's own tests
 	mvn -B -q -f java-shim/pom.xml verify
 
 .PHONY: e2e
@@ -130,6 +130,11 @@ wheel: $(SHIM) ## the wheel, with the broker's jar in it: dist/
 clean: ## remove what was built and fetched, and the data of demo and stack
 	rm -rf .venv .tools build dist demo-data stack-data chaos-data java-shim/target .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
+# Before anything is fetched, not in its midst.
+.PHONY: programs
+programs:
+	@for program in java mvn; do command -v $$program >/dev/null || { echo "$$program is not on PATH: JDK 17 and Maven are needed" >&2; exit 1; }; done
+
 $(UV):
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; set PYTHON=")'
 	$(PYTHON) -m venv .tools/uv
@@ -150,6 +155,6 @@ $(GATEWAY): tierberg/stack/servers/versitygw.py | $(ENVIRONMENT)
 	$(RUN) -c "from tierberg.stack.servers.versitygw import binary, can_be_had; can_be_had() and binary()"
 	mkdir -p build && touch $@
 
-$(SHIM): java-shim/pom.xml $(shell find java-shim/src/main proto -type f 2>/dev/null) | $(ENVIRONMENT)
+$(SHIM): java-shim/pom.xml $(shell find java-shim/src/main proto -type f 2>/dev/null) | programs $(ENVIRONMENT)
 	mvn -B -q -f java-shim/pom.xml package -DskipTests
 	touch $@

@@ -23,7 +23,7 @@ _OwnKind = Literal[
     "not_ours",  # the target is somebody else's table, or a projection of another topic
     "key_moved",  # a key was met in two Kafka partitions
     "raced",  # another writer was faster: run again
-    "no_spark",  # PySpark is not installed
+    "no_spark",  # PySpark, or Iceberg's jar for it, is not installed
     "spark",  # Spark failed
     "no_queries",  # the file of queries cannot be read, or has none
     "bad_queries",  # queries that are too many, too long, or do not name the table

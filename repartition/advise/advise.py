@@ -89,7 +89,7 @@ def advise(
         RepartitionError: `no_queries`, `bad_queries`, `no_source`.
     """
     queries = parse_queries(read_file(options.queries))
-    backend = open_backend(config, data_dir)
+    backend = open_backend(config, data_dir, made=True)
     source = find_source(backend, options.topic, options.topic_id)
     projections = declared_projections(backend.settings, source.owner.topic, source.name[-1])
     targets, conf = open_targets(backend, (projection.rule for projection in projections))

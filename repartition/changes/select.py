@@ -99,7 +99,7 @@ def changes(session: Any, records: Any, rule: ProjectionRule) -> Changes:
     chosen = _chosen(session, found, rule)
     if rule.where:
         _names(session, found.frame, rule.where, said="where")
-    _refuse_names(chosen, rule)
+    refuse_names(chosen.texts, chosen.plain, rule, found.names)
     told = chosen.told(lambda name: functions.col(f"`{name}`"))
     judged = _judged(session, found, chosen, rule)
     faults = _faults(records.columns, chosen, told, rule, moves=found.moves)
@@ -193,11 +193,6 @@ class _Chosen:
     texts: Sequence[tuple[str, Sequence[str]]]
     plain: Mapping[str, str]
     needed: frozenset[str]
-
-    @property
-    def names(self) -> list[str]:
-        """Of all columns."""
-        return [name for _, names in self.texts for name in names]
 
     @property
     def tried(self) -> dict[str, list[str]]:
@@ -303,9 +298,22 @@ def _unplaced(position: Sequence[Any], rule: ProjectionRule) -> list[tuple[Any, 
     return [(unknown, f"a delete that does not say {', '.join(rule.source_order)}")]
 
 
-def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
-    names = chosen.names
-    sources = {name: chosen.plain.get(text) for text, given in chosen.texts for name in given}
+def refuse_names(
+    texts: Sequence[tuple[str, Sequence[str]]], plain: Mapping[str, str], rule: ProjectionRule, seen: Sequence[str]
+) -> None:
+    """Whether a projection can have the columns that `select` gives.
+
+    Args:
+        texts: expressions of `select`, each with the names of what it gives.
+        plain: those that are a column as it is, with its name.
+        rule: of the projection.
+        seen: names of what `select` sees.
+
+    Raises:
+        RepartitionError: `bad_rule`; two are alike, one is a name of ours, or one that the rule needs is missing.
+    """
+    names = [name for _, given in texts for name in given]
+    sources = {name: plain.get(text) for text, given in texts for name in given}
     replaced = [name for name in identity(rule) if sources.get(name) != name]
     if replaced:
         said = f"`select` gives {' and '.join(replaced)} another meaning: by them a row is known; choose another name"
@@ -332,8 +340,17 @@ def _refuse_names(chosen: _Chosen, rule: ProjectionRule) -> None:
         needed["retention"] = (columns.TIMESTAMP,)
     for why, wanted in needed.items():
         missing = [name for name in wanted if name not in names]
-        if missing:
-            raise RepartitionError("bad_rule", f"`{why}` needs {', '.join(missing)}, which `select` does not give")
+        if not missing:
+            continue
+        unknown = [name for name in missing if name not in seen]
+        if unknown and "*" in rule.select:
+            raise RepartitionError(
+                "bad_rule",
+                f"`{why}` needs {', '.join(unknown)}, and the topic's table has no such column yet: columns come with "
+                "the first records that are copied under a `value_format` with a schema, and rows of before have none. "
+                "Look at the topic's rule (`tierberg config check`), and run again when such records are in the table",
+            )
+        raise RepartitionError("bad_rule", f"`{why}` needs {', '.join(missing)}, which `select` does not give")
 
 
 def _names(session: Any, frame: Any, text: str, said: str = "select") -> list[str]:

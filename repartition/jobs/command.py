@@ -16,6 +16,7 @@ from repartition.jobs.rounds import Round
 from repartition.run.source import Source, find_source, find_sources
 from repartition.spark.session import beside, spark_session
 from repartition.spark.targets import open_targets
+from rsm_bridge.config.durations import duration_text
 from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.config.secrets import revealed
 from rsm_bridge.limits import MIB
@@ -50,7 +51,7 @@ def repartition(config: Path | None, data_dir: Path | None, options: Repartition
         SettingsError, CatalogError: settings, store or catalog cannot be opened.
         RepartitionError: `no_source`, `bad_rule`; `spark` when the session has ended.
     """
-    backend = open_backend(config, data_dir)
+    backend = open_backend(config, data_dir, made=True)
     limit = backend.settings.repartition.max_mib
     if options.max_bytes is None and limit is not None:
         options = replace(options, max_bytes=limit * MIB)
@@ -75,6 +76,9 @@ def repartition(config: Path | None, data_dir: Path | None, options: Repartition
             say=shown.say,
         )
         kept.take(sources)
+        if options.continuous and not kept.projections:
+            seconds = duration_text(settings.interval)
+            shown.say(f"no topic that a rule with `copies` matches has a table yet; looked for every {seconds}")
         watchers: Sequence[Watcher] = (*shown.watchers, metrics)
         shared = all(threads_may_share(target.catalog) for target in targets.values())
         others = settings.side_by_side - 1 if shared else 0

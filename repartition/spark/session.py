@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from repartition.errors import RepartitionError, first_line
+from repartition.errors import RepartitionError, first_line, java_causes
 
 _EXTENSIONS: Final = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 #: What the jobs rely on. Wrong values fail (ANSI) and are caught row by row; timestamps mean the same everywhere.
@@ -33,6 +33,12 @@ _BLANKED: Final = "(?i)secret|password|token|credential|signature|connection-str
 _NO_SPARK: Final = (
     "PySpark is not installed: `pip install 'tierberg[repartition]'`, and Java 17 or 21, or start the job by a "
     "`spark-submit` of Spark 4.1"
+)
+_CATALOG: Final = "org.apache.iceberg.spark.SparkCatalog"
+_NO_ICEBERG: Final = (
+    "Spark has no Iceberg: set `repartition.spark: {spark.jars.packages: "
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0}`, or under spark-submit its option --packages; S3 and "
+    "databases need one more each (docs/running-projections.md, Jars)"
 )
 _CONSTRAINTS: Final = "spark.sql.constraintPropagation.enabled"
 _ALONE: Final = {
@@ -60,12 +66,14 @@ def spark_session(catalogs: Mapping[str, str], given: Mapping[str, str]) -> Iter
         given: of the settings; may have such as well.
 
     Raises:
-        RepartitionError: `no_spark`; `spark` when it does not start.
+        RepartitionError: `no_spark`, also without Iceberg's jar; `spark` when it does not start.
     """
     try:
         session = _started({key: value for key, value in given.items() if not key.startswith(_CATALOGS)})
     except ImportError as error:
         raise RepartitionError("no_spark", _NO_SPARK) from error
+    except RepartitionError:
+        raise
     except Exception as error:
         said = f"Spark does not start ({first_line(error)}). Is there a Java 17 or 21? Its own words are above"
         raise RepartitionError("spark", said) from error
@@ -91,8 +99,29 @@ def _started(given: Mapping[str, str]) -> Any:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings = {**_ALONE, **settings}
         start_java(settings)
+    require_iceberg()
     conf = SparkConf().setAll(list(settings.items())).setIfMissing("spark.redaction.regex", _BLANKED)
     return SparkSession.builder.config(conf=conf).getOrCreate()
+
+
+def require_iceberg() -> None:
+    """Looks for Iceberg where Spark will: what it says itself, later, is a trace of Java's that names no jar.
+
+    Raises:
+        RepartitionError: `no_spark`; it is not there.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()
+    jvm: Any = SparkContext._jvm
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(_CATALOG)
+    except Py4JJavaError as error:
+        if any(name == "java.lang.ClassNotFoundException" for name, _ in java_causes(error)):
+            raise RepartitionError("no_spark", _NO_ICEBERG) from None
+        raise
 
 
 def beside(session: Any, settings: Mapping[str, str]) -> Any:

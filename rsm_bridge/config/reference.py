@@ -8,13 +8,14 @@ from __future__ import annotations
 import sys
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import get_args, get_origin
 
-from pydantic import BaseModel, SecretStr
+from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from rsm_bridge.config.durations import duration_text, parse_duration
 from rsm_bridge.config.retention import parse_retention
+from rsm_bridge.config.section import Section, inner_section, is_list
 from rsm_bridge.config.settings import Settings
 
 DOC = Path(__file__).resolve().parents[2] / "docs" / "configuration.md"
@@ -54,27 +55,27 @@ schema_registry:
 """
 
 
-def _sections(model: type[BaseModel], prefix: str) -> list[tuple[str, type[BaseModel]]]:
+def _sections(model: type[Section], prefix: str) -> list[tuple[str, type[Section]]]:
     found = [(prefix, model)]
     for name, field in model.model_fields.items():
-        inner = _model_of(field.annotation)
+        inner = inner_section(field.annotation)
         if inner is not None:
-            mark = "[]" if _is_list(field) else ""
+            mark = "[]" if is_list(field) else ""
             found.extend(_sections(inner, f"{prefix}{field.alias or name}{mark}."))
     return found
 
 
-def setting_names(model: type[BaseModel] = Settings) -> list[str]:
+def setting_names(model: type[Section] = Settings) -> list[str]:
     """All settings as the page writes them, `topics[].pattern`; of sections only what is in them."""
     return [
         f"{prefix}{field.alias or name}"
         for prefix, section in _sections(model, "")
         for name, field in section.model_fields.items()
-        if _model_of(field.annotation) is None
+        if inner_section(field.annotation) is None
     ]
 
 
-def section_of(setting: str) -> type[BaseModel]:
+def section_of(setting: str) -> type[Section]:
     """The section that a setting of `setting_names` is a key of.
 
     Raises:
@@ -83,18 +84,6 @@ def section_of(setting: str) -> type[BaseModel]:
     sections = dict(_sections(Settings, ""))
     prefix, dot, _ = setting.rpartition(".")
     return sections[f"{prefix}{dot}"]
-
-
-def _is_list(field: FieldInfo) -> bool:
-    return any(get_origin(option) is tuple for option in (field.annotation, *get_args(field.annotation)))
-
-
-def _model_of(annotation: Any) -> type[BaseModel] | None:
-    inner = [item for option in get_args(annotation) for item in get_args(option)]
-    for candidate in (annotation, *get_args(annotation), *inner):
-        if isinstance(candidate, type) and get_origin(candidate) is None and issubclass(candidate, BaseModel):
-            return candidate
-    return None
 
 
 def _type_text(field: FieldInfo) -> str:
@@ -116,7 +105,7 @@ def _type_text(field: FieldInfo) -> str:
             return text
     if get_origin(annotation) is dict:
         return "mapping of texts"
-    return "list" if _is_list(field) else "section"
+    return "list" if is_list(field) else "section"
 
 
 def _default_text(field: FieldInfo) -> str:
@@ -125,7 +114,7 @@ def _default_text(field: FieldInfo) -> str:
     default = field.default
     if default is None:
         return "none"
-    if isinstance(default, BaseModel):
+    if isinstance(default, Section):
         return "as below"
     if isinstance(default, dict | tuple):
         return "empty"
@@ -139,7 +128,7 @@ def _default_text(field: FieldInfo) -> str:
 def render() -> str:
     """The whole page."""
     parts = [_HEAD]
-    described: dict[type[BaseModel], str] = {}
+    described: dict[type[Section], str] = {}
     for prefix, model in _sections(Settings, ""):
         title = f"`{prefix.rstrip('.')}`" if prefix else "Top level"
         if model in described:

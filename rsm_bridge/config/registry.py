@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import base64
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from iceberg_catalog.connect.redaction import secret_values
 from rsm_bridge.config.durations import Seconds
-from rsm_bridge.config.section import Section
+from rsm_bridge.config.section import FilePath, Section
 
 
 class RegistryTlsSettings(Section):
     """TLS towards the schema registry. Files are PEM."""
 
-    ca_file: Path | None = Field(
+    ca_file: FilePath | None = Field(
         default=None, description="CA certificates that the registry's must come from. Default: the public ones."
     )
-    certificate_file: Path | None = Field(
+    certificate_file: FilePath | None = Field(
         default=None, description="Our certificate chain, for registries that want one."
     )
-    key_file: Path | None = Field(
+    key_file: FilePath | None = Field(
         default=None, description="Its private key. Default: it is in `certificate_file` too."
     )
     key_password: SecretStr | None = Field(default=None, description="Password of an encrypted key.")

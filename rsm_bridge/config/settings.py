@@ -21,8 +21,9 @@ from pydantic import (
 from converter.types import ConvertOptions, ValueFormat
 from rsm_bridge.config.client_rules import ClientRule
 from rsm_bridge.config.durations import Seconds
+from rsm_bridge.config.refusals import explain
 from rsm_bridge.config.registry import SchemaRegistrySettings
-from rsm_bridge.config.section import CatalogProperties, Section, texts
+from rsm_bridge.config.section import CatalogProperties, FilePath, Section, texts
 from rsm_bridge.config.settings_file import read_settings_file
 from rsm_bridge.config.topics import TopicRule, matching, stored_format
 from rsm_bridge.errors import SettingsError
@@ -36,9 +37,7 @@ from rsm_bridge.limits import (
 )
 
 _UNIX = "unix:"
-#: A message names so many problems, each in so many characters.
-_PROBLEMS_MAX, _PROBLEM_CHARS_MAX = 8, 400
-_NAME = re.compile(r"[\w.-]+", re.ASCII)
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 _STORE_URLS = (
     "s3://bucket/prefix, gs://bucket/prefix, az://container/prefix, "
@@ -53,9 +52,9 @@ TableLayout = Literal["outside", "inside"]
 class TlsSettings(Section):
     """TLS of the gRPC port. Files are PEM and are read again when they change."""
 
-    certificate_file: Path = Field(description="The server's certificate chain.")
-    key_file: Path = Field(description="Its private key, unencrypted.")
-    client_ca_file: Path | None = Field(
+    certificate_file: FilePath = Field(description="The server's certificate chain.")
+    key_file: FilePath = Field(description="Its private key, unencrypted.")
+    client_ca_file: FilePath | None = Field(
         default=None,
         description="CA certificates that client certificates must come from. Set: mutual TLS, clients without a "
         "valid certificate are refused, and certificates whose extended key usage lacks `clientAuth`.",
@@ -137,7 +136,10 @@ class IcebergCatalogSettings(Section):
         "are mappings, as there. Its environment variables (`PYICEBERG_CATALOG__<NAME>__…`) add to them. Empty: the "
         "embedded SQLite catalog.",
     )
-    namespace: str = Field(default="kafka", min_length=1, description="Namespace of the tables.")
+    namespace: str = Field(
+        default="kafka",
+        description="Namespace of the tables: letters, digits, `_` and `-`, dots between levels.",
+    )
     warehouse: str | None = Field(
         default=None,
         description="Location of new tables' metadata, where `properties` name no `warehouse`. Default: "
@@ -163,6 +165,13 @@ class IcebergCatalogSettings(Section):
     )
 
     _plain_texts = field_validator("properties", mode="before")(texts)
+
+    @field_validator("namespace")
+    @classmethod
+    def _is_one_everywhere(cls, value: str) -> str:
+        if _NAMESPACE.fullmatch(value) is None:
+            raise ValueError("use letters, digits, _ and -, dots between levels")
+        return value
 
     @model_validator(mode="after")
     def _names_are_of_a_catalog(self) -> IcebergCatalogSettings:
@@ -306,9 +315,10 @@ class RepartitionSettings(Section):
 class Settings(Section):
     """The whole file."""
 
-    data_dir: Path = Field(
+    data_dir: FilePath = Field(
         default=Path("tierberg-data"),
-        description="Folder of the embedded store and catalog, and of the numba cache.",
+        description="Folder of the embedded store and catalog, and of the numba cache. In paths `~` is the home "
+        "folder; variables are not read.",
     )
     listen: str = Field(
         default="127.0.0.1:7410",
@@ -339,7 +349,8 @@ class Settings(Section):
     mass_delete_grace: Seconds = Field(
         default=86400.0,
         description="The same for deletes of over half a table's rows within ten minutes: until then "
-        "`tierberg undelete` brings them back. Not below `reclaim_grace`; `0s`: no difference is made.",
+        "`tierberg undelete` brings them back. Of it and `reclaim_grace` the longer counts; `0s`: no difference is "
+        "made.",
     )
     maintain_interval: Seconds = Field(
         default=3600.0,
@@ -457,24 +468,7 @@ def load_settings(path: Path | None, overrides: dict[str, Any] | None = None) ->
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(_explain(error, path)) from error
-
-
-def _plain(name: str) -> str:
-    """A key as far as it is a name: `sasl.password=abc` in the place of a mapping is one key for YAML."""
-    known = _NAME.match(name)
-    return name if known is not None and known.end() == len(name) else f"{known.group() if known else ''}…"
-
-
-def _explain(error: ValidationError, path: Path | None) -> str:
-    lines = []
-    for problem in error.errors(include_url=False, include_input=False, include_context=False):
-        where = ".".join(_plain(str(part)) for part in problem["loc"]) or "configuration"
-        line = f"{where}: {problem['msg'].removeprefix('Value error, ')}"
-        lines.append(line if len(line) <= _PROBLEM_CHARS_MAX else f"{line[:_PROBLEM_CHARS_MAX]}…")
-    more = f"; and {len(lines) - _PROBLEMS_MAX} more" if len(lines) > _PROBLEMS_MAX else ""
-    source = "command line" if path is None else str(path)
-    return f"{source}: {'; '.join(lines[:_PROBLEMS_MAX])}{more}"
+        raise SettingsError(explain(error, Settings, "command line" if path is None else str(path))) from error
 
 
 def convert_options(settings: Settings, topic: str) -> ConvertOptions:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
+from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 from yaml.nodes import MappingNode, Node, ScalarNode
 
@@ -16,6 +17,10 @@ from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import SETTINGS_FILE_BYTES_MAX, SETTINGS_VALUES_MAX
 
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
+#: How PyYAML's messages begin, before they quote.
+_ONE_DOCUMENT = "expected a single document in the stream"
+_AT_A_TAB = "found character '\\t'"
+_MISPLACED = ("mapping values are not allowed", "expected <block end>", "could not find expected ':'")
 _ADVICE = "a value with one of % & * ! @ ` { [ # : in it belongs between quotes"
 
 
@@ -116,5 +121,14 @@ def _place(error: yaml.MarkedYAMLError) -> str:
 
 
 def _problem(error: yaml.MarkedYAMLError) -> str:
-    """Our own words, or YAML's rule without what was found."""
-    return str(error.problem) if isinstance(error, _RefusedError) else f"not YAML; {_ADVICE}"
+    """Our own words, or the likely cause by YAML's rule, without what was found."""
+    rule = str(error.problem)
+    if isinstance(error, _RefusedError):
+        return rule
+    if isinstance(error, ComposerError) and error.context == _ONE_DOCUMENT:
+        return "a second document (---) begins here; the file must be one"
+    if rule.startswith(_AT_A_TAB):
+        return "not YAML; a tab stands where spaces belong: indent with spaces alone"
+    if rule.startswith(_MISPLACED):
+        return f"not YAML; keys of one section begin in the same column, further in than its name; or {_ADVICE}"
+    return f"not YAML; {_ADVICE}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Final, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -16,7 +15,7 @@ from iceberg_catalog.limits import TABLE_NAME_CHARS_MAX
 from iceberg_catalog.tables.names import table_name
 from rsm_bridge.config.projections import ProjectionRule
 from rsm_bridge.config.retention import TableRetention
-from rsm_bridge.config.section import Section
+from rsm_bridge.config.section import FilePath, Section
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import SCHEMA_BYTES_MAX
 
@@ -57,7 +56,7 @@ class SchemaSource(Section):
         description="With `subject`: its name, `{topic}` being the topic's. Default: `{topic}-value`, `{topic}-key`.",
     )
     text: str | None = Field(default=None, min_length=1, description="With `inline`: the schema itself.")
-    file: Path | None = Field(default=None, description="With `inline`: a file that has it instead, UTF-8.")
+    file: FilePath | None = Field(default=None, description="With `inline`: a file that has it instead, UTF-8.")
     message: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$",

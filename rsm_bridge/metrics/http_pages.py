@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from rsm_bridge.config.listening import cannot_listen
 from rsm_bridge.config.settings import parse_listen
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import PROBE_SECONDS
@@ -58,7 +59,7 @@ class MetricsPage:
         try:
             self._server = _Server(target, _handler(pages))
         except OSError as error:
-            raise SettingsError(f"{setting}: cannot listen on {listen}: {error}") from error
+            raise cannot_listen(setting, listen, target, error) from error
         host = target[0]
         port = int(self._server.server_address[1])
         self.address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -13,6 +13,7 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 
+from rsm_bridge.config.listening import cannot_listen
 from rsm_bridge.config.settings import Settings, parse_listen
 from rsm_bridge.errors import SettingsError
 from rsm_bridge.limits import KIB, MESSAGE_BYTES_MAX, MIB, STOP_GRACE_SECONDS, STREAMS_PER_CONNECTION_MAX
@@ -79,7 +80,8 @@ class Server:
         try:
             port = self._bind(name)
         except RuntimeError as error:
-            raise SettingsError(f"listen: cannot listen on {name}: {error}") from error
+            address = None if isinstance(target, Path) else target
+            raise cannot_listen("listen", name, address, error) from error
         if isinstance(target, Path):
             target.chmod(0o660)
             self.address = name

@@ -17,7 +17,6 @@ _COMMAND = re.compile(r"`((?:tierberg|kafka-configs\.sh) [^`]+)`")
 #: They act on one topic id, and refuse a name that several have. Others act on every topic of the name.
 _OF_ONE_ID = frozenset({"undelete", "topic forget", "repartition", "leader-epochs"})
 _OF_KAFKA = frozenset({"topic forget", "config check", "status"})
-_WITHOUT_DATA_DIR = frozenset({"config check"})
 #: What the advice only speaks of: by themselves they are no commands, or not those that are meant.
 _MENTIONED = frozenset({"tierberg repartition", "tierberg status"})
 _GROUPS = frozenset({"topic", "table", "config", "inspect"})
@@ -39,9 +38,7 @@ class Called:
 
     def options(self, command: str) -> Iterator[str]:
         """Those of a command, `undelete` or `topic forget`, each with its value."""
-        given: list[tuple[str, object]] = [("--config", self.config)]
-        if command not in _WITHOUT_DATA_DIR:
-            given.append(("--data-dir", self.data_dir))
+        given: list[tuple[str, object]] = [("--config", self.config), ("--data-dir", self.data_dir)]
         if command in _OF_KAFKA:
             given.append(("--bootstrap-server", self.bootstrap_server))
         return (f"{name} {quoted(value)}" for name, value in given if value is not None)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tierberg.exits import FINDING, failures
-from tierberg.options import BootstrapOption, ConfigOption
+from tierberg.options import BootstrapOption, ConfigOption, DataDirOption
 
 
 def check(
@@ -15,6 +15,7 @@ def check(
         list[str] | None, typer.Argument(help="Only these topics. Default: all that Kafka has.", show_default=False)
     ] = None,
     config: ConfigOption = None,
+    data_dir: DataDirOption = None,
     bootstrap_server: BootstrapOption = None,
     no_kafka: Annotated[bool, typer.Option("--no-kafka", help="Ask no broker; name topics instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -24,6 +25,7 @@ def check(
 
     options = CheckOptions(
         config=config,
+        data_dir=data_dir,
         topics=tuple(topics or ()),
         bootstrap_server=bootstrap_server,
         ask_kafka=not no_kafka,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tierberg.exits import failures
+from tierberg.exits import USAGE, failures
 
 
 def demo(
@@ -29,6 +29,13 @@ def demo(
 
     with failures():
         require_extra("demo", "the demo")
-    from tierberg.demo.main import run
+    from tierberg.demo.errors import DemoError
+    from tierberg.demo.main import prepared, run
+    from tierberg.stack.errors import StackError
 
-    raise typer.Exit(run(data_dir, kafka_version=kafka_version, keep=keep, verbose=verbose))
+    try:
+        folder = prepared(data_dir, kafka_version)
+    except (DemoError, StackError) as error:
+        typer.echo(f"tierberg: {error}", err=True)
+        raise typer.Exit(USAGE) from error
+    raise typer.Exit(run(folder, called=data_dir, kafka_version=kafka_version, keep=keep, verbose=verbose))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 from rsm_bridge.errors import SettingsError
+from rsm_bridge.shell_words import quoted
 from rsm_bridge.storage.local import FolderLock
 from tierberg.demo.errors import DemoError
 from tierberg.demo.servers import AVRO_TOPIC, PROJECTION, TABLES, TOPIC, Servers, config_file
@@ -47,6 +49,18 @@ def refuse_running(folder: Path, servers: Path) -> None:
         raise DemoError(f"servers of an earlier `tierberg demo --keep` run in {folder}; stop them first") from error
 
 
+def own_command() -> str:
+    """`tierberg` as a shell finds it from here: by PATH, else the program beside this Python."""
+    program = Path(sys.executable).with_name("tierberg")
+    found = shutil.which("tierberg")
+    if found is not None and Path(found).resolve() == program.resolve():
+        return "tierberg"
+    try:
+        return quoted(program.relative_to(Path.cwd()))
+    except ValueError:
+        return quoted(program)
+
+
 def how_to_use(servers: Servers) -> str:
     """Where the servers are, commands that consume, query, repartition and stop them; not folded."""
     broker, bridge, registry = servers.broker, servers.bridge, servers.registry
@@ -70,6 +84,6 @@ Consume from Kafka:
 Query a table:
   {sys.executable} -c "{query}"
 Bring the projection ({PROJECTION}) up to date:
-  {Path(sys.executable).with_name("tierberg")} repartition {TOPIC} --config {config_file(servers)}
+  {own_command()} repartition {TOPIC} --config {config_file(servers)}
 Stop them:
   kill {broker.process.pid} {bridge.process.pid} {registry.process.pid}"""

@@ -17,7 +17,7 @@ from tierberg.demo.duck import ask_duckdb, open_table, value_types
 from tierberg.demo.engines import Engine, show, show_once
 from tierberg.demo.errors import DemoError
 from tierberg.demo.events import JFK
-from tierberg.demo.keep import ended_in_order, how_to_use, refuse_running
+from tierberg.demo.keep import ended_in_order, how_to_use, own_command, refuse_running
 from tierberg.demo.ledger import Ledger
 from tierberg.demo.projection import compare_layouts, make_projection
 from tierberg.demo.queries import ONE_DAY, QUERIES
@@ -46,7 +46,8 @@ from tierberg.demo.verdicts import (
     judge_records,
 )
 from tierberg.stack.errors import StackError
-from tierberg.stack.jars import broker_jars, registry_server, shim_jar, spark_jars
+from tierberg.stack.jars import broker_jars, registry_server, require_kafka, shim_jar, spark_jars
+from tierberg.stack.jdk import require_java
 from tierberg.stack.jmx import JmxReader
 
 Ledgers = Mapping[str, Ledger]
@@ -56,20 +57,29 @@ _MARKER = ".tierberg-demo"
 _FILE_WIDTH = 120
 _STORED = {"data": "bytes in Parquet", "kept": "bytes kept as they came", "index": "bytes in segment indexes"}
 _TYPES = {TOPIC: JSON_TYPES, AVRO_TOPIC: AVRO_TYPES}
-_NEXT = """\
-  tierberg demo --verbose   prints every statement, column, check and figure as well
-  tierberg demo --keep      leaves the servers running, with commands that consume, query and repartition
-  docs/first-topic.md       goes from nothing to a SELECT on a topic of your own"""
 #: How each topic is read back.
 _READ_AS: dict[str, tuple[Isolation, ...]] = {TOPIC: ISOLATIONS, AVRO_TOPIC: ("read_committed",)}
 
 
-def run(data_dir: Path, *, kafka_version: str, keep: bool = False, verbose: bool = False) -> int:
+def prepared(data_dir: Path, kafka_version: str) -> Path:
+    """The folder for a demo, made anew, once nothing is known that keeps one from running.
+
+    Raises:
+        DemoError: it exists and no demo made it, or servers of an earlier demo run in it.
+        StackError: the version is none of KAFKA_VERSIONS, or there is no Java that runs brokers.
+    """
+    require_kafka(kafka_version)
+    require_java()
+    return _fresh_folder(data_dir)
+
+
+def run(folder: Path, *, called: Path, kafka_version: str, keep: bool = False, verbose: bool = False) -> int:
     """Run the demo.
 
     Args:
-        data_dir: made anew; refused when it exists and no demo made it.
-        kafka_version: of the stock broker, `4.3.1` or `4.4.0`.
+        folder: of `prepared`.
+        called: the same as the user names it.
+        kafka_version: of the stock broker, one of KAFKA_VERSIONS.
         keep: leave the servers running afterwards, and say how to use and end them.
         verbose: print every statement, column, check and figure, not only an answer to each question.
 
@@ -83,7 +93,6 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False, verbose: bool
     servers: Servers | None = None
     try:
         with ended_in_order():
-            folder = _fresh_folder(data_dir)
             with summary.step("Fetch what is missing"):
                 broker_jars(kafka_version)
                 spark_jars()
@@ -91,21 +100,34 @@ def run(data_dir: Path, *, kafka_version: str, keep: bool = False, verbose: bool
                 shim_jar()
             servers = _play(summary, folder, kafka_version, keep=keep)
     except (DemoError, StackError) as error:
-        console.print(str(error), markup=False, highlight=False)
-        summary.check("ran to its end", False, str(error).partition("\n")[0])
+        said, _, log = str(error).partition("\n")
+        if log:
+            console.print(log, markup=False, highlight=False)
+        summary.check("ran to its end", False, said)
     summary.show()
-    console.print(_last_words(data_dir, servers, keep=keep), markup=False, highlight=False, soft_wrap=True)
+    console.print(_last_words(called, servers, keep=keep), markup=False, highlight=False, soft_wrap=True)
     return 0 if summary.passed else 1
 
 
 def _last_words(data_dir: Path, servers: Servers | None, *, keep: bool) -> str:
     """Where everything is, and what to try next; `servers` is None when the demo did not run to its end."""
     where = f"Everything is in {data_dir}"
-    if not keep:
-        return f"{where}. Try next:\n{_NEXT}"
     if servers is None:
         return f"{where}; no server was left running."
+    if not keep:
+        return f"{where}. Try next:\n{_next()}"
     return f"{where}. {how_to_use(servers)}"
+
+
+def _next() -> str:
+    command = own_command()
+    tried = {
+        f"{command} demo --verbose": "prints every statement, column, check and figure as well",
+        f"{command} demo --keep": "leaves the servers running, with commands that consume, query and repartition",
+        "docs/first-topic.md": "goes from nothing to a SELECT on a topic of your own",
+    }
+    width = max(map(len, tried))
+    return "\n".join(f"  {what:<{width}}   {why}" for what, why in tried.items())
 
 
 def _play(summary: DemoSummary, folder: Path, kafka_version: str, *, keep: bool) -> Servers:

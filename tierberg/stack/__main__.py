@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tierberg.stack.errors import StackError
-from tierberg.stack.jars import KAFKA_VERSION
+from tierberg.stack.jars import KAFKA_VERSION, KAFKA_VERSIONS, require_kafka
+from tierberg.stack.jdk import require_java
 from tierberg.stack.lake import Lake
 from tierberg.stack.limits import WATCH_S
 from tierberg.stack.process import ServerProcess
@@ -32,12 +33,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--data-dir", type=Path, default=Path("stack-data"), help="folder of all servers' data and logs"
     )
-    parser.add_argument("--kafka-version", default=KAFKA_VERSION, help="of the stock broker: 4.3.1 or 4.4.0")
+    parser.add_argument(
+        "--kafka-version", default=KAFKA_VERSION, help=f"of the stock broker: {' or '.join(KAFKA_VERSIONS)}"
+    )
     parser.add_argument("--embedded", action="store_true", help="no S3 server and no REST catalog: the bridge's own")
     parser.add_argument("--trino", action="store_true", help="a Trino server too; the first use fetches 821 MB")
     arguments = parser.parse_args(argv)
     if arguments.trino and arguments.embedded:
         parser.error("--trino needs the REST catalog: it cannot read what is embedded")
+    try:
+        require_kafka(arguments.kafka_version)
+        require_java()
+    except StackError as error:
+        parser.error(str(error))
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

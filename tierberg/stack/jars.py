@@ -15,6 +15,8 @@ from tierberg.stack.trino_files import unpack
 
 #: The broker used where none is named; KAFKA_VERSION overrides it in the demo and the tests.
 KAFKA_VERSION = "4.3.1"
+#: Stock brokers that Tierberg is tested on.
+KAFKA_VERSIONS = ("4.3.1", "4.4.0")
 #: The newest version whose LocalTieredStorage is published.
 LOCAL_TIER_VERSION = "4.3.1"
 TRINO_VERSION = "476"
@@ -23,8 +25,15 @@ APICURIO_VERSION = "3.3.3"
 _COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 
 
+def require_kafka(version: str) -> None:
+    """Raises StackError for a version of Kafka that is none of KAFKA_VERSIONS."""
+    if version not in KAFKA_VERSIONS:
+        raise StackError(f"Kafka {version} is not supported; choose {' or '.join(KAFKA_VERSIONS)}")
+
+
 def broker_jars(version: str = KAFKA_VERSION) -> Path:
-    """The folder with a stock broker's class path. Raises StackError when it cannot be fetched."""
+    """The folder with a stock broker's class path. Raises StackError when it cannot be fetched, or is not supported."""
+    require_kafka(version)
     return _fetch("kafka-pom.xml", f"kafka-{version}", version)
 
 

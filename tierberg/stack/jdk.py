@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +19,11 @@ from tierberg.stack.errors import StackError
 VARIABLE = "NEWER_JAVA_HOME"
 USUAL_PLACES = (Path("/usr/lib/jvm"), Path("/usr/java"), Path("/opt/java"), Path.home() / ".sdkman/candidates/java")
 
+#: Brokers run on it.
+JAVA_MIN = 17
+_ANSWER_S = 30.0
+#: As `java -version` says it: `openjdk version "17.0.15"`.
+_SPOKEN = re.compile(r'version "(\d+)')
 _VERSION = re.compile(r'^JAVA_VERSION="(\d+)', re.MULTILINE)
 
 
@@ -55,6 +62,26 @@ def java(
     raise StackError(
         f"a JDK {version_min} or newer is needed: set {VARIABLE} to its folder (searched {searched}){other}"
     )
+
+
+def require_java(version_min: int = JAVA_MIN) -> None:
+    """Looks whether the `java` of PATH, which runs brokers and Spark, is new enough.
+
+    Raises:
+        StackError: there is none, or it is older than this major version.
+    """
+    needed = f"a JDK {version_min} or newer is needed: install one, and put its bin folder on PATH"
+    program = shutil.which("java")
+    if program is None:
+        raise StackError(f"no java is on PATH; {needed}")
+    try:
+        done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=_ANSWER_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StackError(f"{program} does not say its version ({error}); {needed}") from error
+    found = _SPOKEN.search(done.stderr)
+    if found is None or int(found[1]) < version_min:
+        said = "says no version" if found is None else f"is of version {found[1]}"
+        raise StackError(f"{program} {said}; {needed}")
 
 
 def _packaged() -> list[Path]:

@@ -34,6 +34,7 @@ class CheckOptions:
     """The command line. `topics`: only these; `ask_kafka` False: go by them alone."""
 
     config: Path | None = None
+    data_dir: Path | None = None
     topics: tuple[str, ...] = ()
     bootstrap_server: str | None = None
     ask_kafka: bool = True
@@ -51,7 +52,7 @@ def check_config(options: CheckOptions) -> tuple[str, bool]:
             raise SettingsError(
                 f"{name!r}: Kafka has no topic of such a name; it takes up to 249 letters, digits, `.`, `_` and `-`"
             )
-    settings = load_settings(options.config)
+    settings = load_settings(options.config, {"data_dir": options.data_dir})
     require_pair(settings)
     if settings.store is not None and urlsplit(settings.store.url).scheme not in _OWN:
         open_store(settings)  # asks no server; its client knows which options there are
@@ -71,7 +72,7 @@ def check_config(options: CheckOptions) -> tuple[str, bool]:
         if settings.tls is not None and settings.tls.everybody_may_write:
             text = "any certificate of client_ca_file may copy, read and delete every topic; name yours in tls.clients"
             said = [*said, Remark("warning", f"tls: {text}")]
-        called = Called(options.config, None, options.bootstrap_server, servers)
+        called = Called(options.config, options.data_dir, options.bootstrap_server, servers)
         report = check(settings, kafka, options.topics, SchemaChecks(registry), said, called)
     return as_json(report) if options.json else as_text(report), report.wrong
 

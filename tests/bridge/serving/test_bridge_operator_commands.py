@@ -93,10 +93,16 @@ def test_only_one_topic(store: Store) -> None:
 COMMANDS = ("verify", "maintain", "undelete orders", "leader-epochs orders 0", "inspect index index/x", "table drop x")
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+OF_SPARK = ("repartition x", "repartition --all --continuous", "advise x --queries QUERIES")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *OF_SPARK])
 def test_a_folder_that_is_no_store_stays_as_it_is(tmp_path: Path, command: str) -> None:
-    result = CliRunner().invoke(app, [*command.split(), "--data-dir", str(tmp_path)])
-    assert (result.exit_code, list(tmp_path.iterdir())) == (2, [])
+    (tmp_path / "queries.sql").write_text("SELECT 1 FROM {table}")
+    (folder := tmp_path / "data").mkdir()
+    given = [word.replace("QUERIES", str(tmp_path / "queries.sql")) for word in command.split()]
+    result = CliRunner().invoke(app, [*given, "--data-dir", str(folder)])
+    assert (result.exit_code, list(folder.iterdir())) == (2, [])
     assert "is it the bridge's data_dir?" in result.output
 
 

@@ -186,8 +186,31 @@ def test_a_catalog_that_is_away_leaves_it_ready_and_copying(tmp_path: Path) -> N
 def test_a_second_page_on_one_port_is_a_setting_to_change(tmp_path: Path) -> None:
     with with_page(tmp_path / "a") as running:
         taken = test_settings(tmp_path / "b", metrics_listen=running.metrics_address)
-        with pytest.raises(SettingsError, match="metrics_listen: cannot listen on"), bridge_thread(taken):
+        why = "metrics_listen: cannot listen on .*: another process uses this port; stop it, or choose another port"
+        with pytest.raises(SettingsError, match=f"{why}$"), bridge_thread(taken):
             pytest.fail("two bridges share one port")
+
+
+def test_a_second_bridge_on_one_port_is_a_setting_to_change(tmp_path: Path) -> None:
+    with with_page(tmp_path / "a") as running:
+        taken = test_settings(tmp_path / "b", listen=running.address)
+        why = f"listen: cannot listen on {running.address}: another process uses this port; stop it, or choose another"
+        with pytest.raises(SettingsError, match=f"{why} port$"), bridge_thread(taken):
+            pytest.fail("two bridges share one port")
+
+
+@pytest.mark.parametrize(
+    ("listen", "why"),
+    [("192.0.2.1:0", "no interface of this machine has this address"), ("unix:/no/such/folder/s", "")],
+)
+def test_what_else_keeps_a_bridge_from_an_address(tmp_path: Path, listen: str, why: str) -> None:
+    settings = test_settings(tmp_path, listen=listen, insecure=True)
+    with (
+        pytest.raises(SettingsError, match=f"listen: cannot listen on {listen}: {why}") as refused,
+        bridge_thread(settings),
+    ):
+        pytest.fail("nobody can listen there")
+    assert "GRPC_" not in str(refused.value)
 
 
 def test_gauges_follow_a_copy_into_the_table(tmp_path: Path) -> None:

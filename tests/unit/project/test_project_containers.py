@@ -40,7 +40,8 @@ def test_compose_fits_the_schema() -> None:
         ("image", "apache/kafka:latest"),
         ("image", "apache/kafka"),
         ("ports", ["9092:9092"]),
-        ("user", "0:0"),
+        ("user", "root"),
+        ("user", "0:1"),
         ("privileged", True),
         ("environment", {"A": 1}),
         ("depends_on", ["bridge"]),
@@ -182,6 +183,15 @@ def test_the_bridge_listens_where_the_broker_dials() -> None:
     command = json.loads(re.findall(r"^CMD (.*)$", DOCKERFILE, re.MULTILINE)[-1])
     target = COMPOSE["services"]["kafka"]["environment"]["KAFKA_RSM_CONFIG_BRIDGE_TARGET"]
     assert command[command.index("--listen") + 1] == target == Settings().listen
+
+
+def test_root_is_only_who_could_not_write_its_volume_else() -> None:
+    """The image of the catalog has a user and no folder for its database; those of the others have both."""
+    root = {name for name, service in COMPOSE["services"].items() if service.get("user") == "0:0"}
+    assert root == {"catalog"}
+    (volume,) = COMPOSE["services"]["catalog"]["volumes"]
+    database = COMPOSE["services"]["catalog"]["environment"]["CATALOG_URI"].removeprefix("jdbc:sqlite:")
+    assert database.startswith(f"{volume.split(':')[1]}/")
 
 
 def test_images_are_pinned_and_the_last_user_has_no_rights() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from repartition.jobs.command import RepartitionOptions
 from repartition.jobs.metrics import ProjectionMetrics
 from repartition.jobs.progress_bars import Shown
 from repartition.jobs.projections import Following
+from repartition.jobs.rounds import Round
 from repartition.run.source import Source
 from repartition.spark.targets import Target
 from rsm_bridge.config.settings import Settings
@@ -128,6 +130,28 @@ def test_a_catalog_that_is_away_takes_no_projections_from_a_job(monkeypatch: pyt
     assert said == ["topics cannot be looked for, the next round tries again: OSError: 503"]
 
 
+def test_a_job_without_topics_says_what_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    class Ends(Round):
+        def run(self, *_: Any) -> int:
+            raise NoMoreRoundsError
+
+    targets = {SETTINGS.catalog.name: SimpleNamespace(catalog=None)}
+    for name, value in {
+        "open_backend": lambda *_, **__: PLACE,
+        "find_sources": lambda _: [],
+        "open_targets": lambda *_: (targets, {}),
+        "threads_may_share": lambda _: False,
+        "spark_session": lambda *_: nullcontext(),
+        "Round": Ends,
+    }.items():
+        monkeypatch.setattr(repartition.jobs.command, name, value)
+    with pytest.raises(NoMoreRoundsError):
+        repartition.jobs.command.repartition(None, None, RepartitionOptions(continuous=True), Shown((), said.append))
+    assert said == ["no topic that a rule with `copies` matches has a table yet; looked for every 60s"]
+
+
 class NoMoreRoundsError(Exception):
     """Ends a job that has no end."""
 
@@ -140,7 +164,7 @@ def test_a_job_for_all_topics_may_begin_before_the_first(monkeypatch: pytest.Mon
         rules.extend(rule.table for rule in given)
         raise NoMoreRoundsError
 
-    monkeypatch.setattr(repartition.jobs.command, "open_backend", lambda *_: PLACE)
+    monkeypatch.setattr(repartition.jobs.command, "open_backend", lambda *_, **__: PLACE)
     monkeypatch.setattr(repartition.jobs.command, "find_sources", lambda _: [])
     monkeypatch.setattr(repartition.jobs.command, "open_targets", opened)
     with pytest.raises((NoMoreRoundsError, RepartitionError)) as raised:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from iceberg_catalog.connect.rest import Timeouts
+from repartition.changes.select import refuse_names
 from repartition.errors import RepartitionError
 from repartition.limits import KEY_CHARS_COMPARED_MAX
 from repartition.run.near import bound
@@ -233,3 +235,21 @@ def test_terms_are_refused_or_quoted(text: str) -> None:
         return
     assert ";" not in ddl
     assert "--" not in ddl
+
+
+@pytest.mark.parametrize(
+    ("select", "given", "seen", "said"),
+    [
+        (["*"], ["value"], ["value"], "`key` needs id, and the topic's table has no such column yet"),
+        (["id AS order_id"], ["order_id"], ["id"], "`key` needs id, which `select` does not give"),
+        (["number AS order_id"], ["order_id"], ["number"], "`key` needs id, which `select` does not give"),
+        (["*"], ["id__2"], ["id"], "`key` needs id, which `select` does not give"),
+    ],
+)
+def test_where_a_key_is_missing(select: list[str], given: list[str], seen: list[str], said: str) -> None:
+    rule = ProjectionRule.model_validate({"table": "t", "mode": "upsert", "key": ["id"], "select": select})
+    identity = ["_kafka_partition", "_kafka_offset"]
+    texts = [(name, [name]) for name in (*given, *identity)]
+    with pytest.raises(RepartitionError, match=re.escape(said)) as refused:
+        refuse_names(texts, {name: name for name in identity}, rule, [*seen, *identity])
+    assert refused.value.kind == "bad_rule"

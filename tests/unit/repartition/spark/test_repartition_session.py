@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -11,10 +13,13 @@ import pyspark.sql
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from py4j.protocol import Py4JJavaError
 
 from repartition.errors import RepartitionError
 from repartition.spark import session as session_module
 from repartition.spark.session import properties_text, spark_session
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 class FakeConf(dict[str, str]):
@@ -49,6 +54,7 @@ def fake(monkeypatch: pytest.MonkeyPatch, failure: Exception | None = None) -> F
     session = FakeSession(failure)
     monkeypatch.setattr(pyspark.sql, "SparkSession", session)
     monkeypatch.setattr(session_module, "start_java", session.started.update)
+    monkeypatch.setattr(session_module, "require_iceberg", lambda: None)
     return session
 
 
@@ -157,3 +163,51 @@ def test_spark_that_does_not_start_is_an_error_of_ours(monkeypatch: pytest.Monke
     with pytest.raises(RepartitionError, match=r"JAVA_GATEWAY_EXITED.*Java 17 or 21") as raised, spark_session({}, {}):
         pass
     assert raised.value.kind == "spark"
+
+
+class FakeJavaError(Py4JJavaError):  # type: ignore[misc]  # its package has no types
+    """As py4j tells of what Java has thrown."""
+
+    def __init__(self, kind: str) -> None:
+        self.java_exception = SimpleNamespace(
+            getClass=lambda: SimpleNamespace(getName=lambda: kind), getMessage=lambda: "said", getCause=lambda: None
+        )
+
+    def __str__(self) -> str:
+        return "a trace"
+
+
+def java_with(monkeypatch: pytest.MonkeyPatch, load: Mock) -> None:
+    thread = SimpleNamespace(getContextClassLoader=lambda: SimpleNamespace(loadClass=load))
+    lang = SimpleNamespace(Thread=SimpleNamespace(currentThread=lambda: thread))
+    monkeypatch.setattr(pyspark.SparkContext, "_ensure_initialized", lambda: None)
+    monkeypatch.setattr(pyspark.SparkContext, "_jvm", SimpleNamespace(java=SimpleNamespace(lang=lang)))
+
+
+def test_without_the_jar_of_iceberg_the_error_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = session_module.require_iceberg
+    session = fake(monkeypatch)
+    monkeypatch.setattr(session_module, "require_iceberg", look)
+    java_with(monkeypatch, Mock(side_effect=FakeJavaError("java.lang.ClassNotFoundException")))
+    started = Mock()
+    monkeypatch.setattr(session, "getOrCreate", started)
+    with (
+        pytest.raises(RepartitionError, match=r"`repartition\.spark: \{spark\.jars\.packages: ") as raised,
+        spark_session({}, {}),
+    ):
+        pass
+    assert raised.value.kind == "no_spark"
+    started.assert_not_called()
+    (package,) = re.findall(r"packages: (\S+)}`", str(raised.value))
+    page = (ROOT / "docs" / "running-projections.md").read_text(encoding="utf-8")
+    assert f"| always | `{package}` |" in page
+
+
+def test_iceberg_is_looked_for_where_spark_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = Mock()
+    java_with(monkeypatch, load)
+    session_module.require_iceberg()
+    load.assert_called_once_with("org.apache.iceberg.spark.SparkCatalog")
+    java_with(monkeypatch, Mock(side_effect=FakeJavaError("java.lang.LinkageError")))
+    with pytest.raises(FakeJavaError):
+        session_module.require_iceberg()

@@ -70,7 +70,13 @@ def test_where_a_slip_is(tmp_path: Path) -> None:
         ("a: \x01", ": a character that YAML does not allow"),
         ("- 1", ": must be a mapping of keys"),
         ("topics: [{pattern: a, table_retention: [1]}]", ": topics.0.table_retention: table_retention is follow-kafka"),
-        ("x: 1", ": x: Extra inputs are not permitted"),
+        ("x: 1", ": x: no such setting; "),
+        (f"store:\n\turl: {SECRET}", ", line 2, column 1: not YAML; a tab stands where spaces belong"),
+        (f"store:\n  url: {SECRET}\n\tx: y", ", line 3, column 1: not YAML; a tab stands where spaces belong"),
+        (f"listen: {SECRET}\n  x: y", ", line 2, column 4: not YAML; keys of one section begin in the same column"),
+        (f"store:\n    url: {SECRET}\n  x: y", ", line 3, column 3: not YAML; keys of one section begin in the same"),
+        (f"{SECRET}\nx: y", ", line 2, column 2: not YAML; keys of one section begin in the same column"),
+        (f"x: {SECRET}\n---\ny: 1", ", line 2, column 1: a second document (---) begins here; the file must be one"),
     ],
 )
 def test_what_is_said(tmp_path: Path, text: str, message: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from pydantic import BaseModel
 
 from rsm_bridge.config.reference import setting_names
 from rsm_bridge.config.section import Section
@@ -79,7 +78,7 @@ def test_a_new_setting_is_noticed() -> None:
     class Inner(Section):
         depth: int = 1
 
-    class Sample(BaseModel):
+    class Sample(Section):
         width: int = 1
         inner: Inner | None = None
         inners: tuple[Inner, ...] | None = None

@@ -109,7 +109,7 @@ def test_every_command_is_one_that_there_is(code: CauseCode, of_deleted: bool, t
             continue
         given = parsed(command)
         assert given["config"] == Path("/c.yaml"), command
-        assert given.get("data_dir", Path("/no where")) == Path("/no where"), command
+        assert given["data_dir"] == Path("/no where"), command
         about = [given[word] for word in ("topic", "topics", "name", "target") if given.get(word) is not None]
         assert about in ([topic], [[topic]], [(topic,)], ["x/y"], []), command
         assert given.get("partition", 7) == 7

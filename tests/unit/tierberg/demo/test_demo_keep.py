@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from rsm_bridge.storage.local import FolderLock
+from tierberg.cli import app
 from tierberg.demo.errors import DemoError
-from tierberg.demo.keep import ended_in_order, how_to_use
+from tierberg.demo.keep import ended_in_order, how_to_use, own_command
 from tierberg.demo.main import _fresh_folder, _last_words
 
 
@@ -65,12 +68,14 @@ def test_the_last_words_are_true(tmp_path: Path) -> None:
     running = servers(tmp_path)
     where, *following = _last_words(tmp_path, running, keep=False).splitlines()
     assert str(tmp_path) in where
-    tried = ("tierberg demo --verbose ", "tierberg demo --keep ", "docs/first-topic.md ")
+    command = own_command()
+    tried = (f"{command} demo --verbose ", f"{command} demo --keep ", "docs/first-topic.md ")
     assert [line.strip().startswith(what) for what, line in zip(tried, following, strict=True)] == [True] * 3
     kept = _last_words(tmp_path, running, keep=True)
     assert "go on running" in kept
     assert "--keep" not in kept
-    assert "no server was left running" in _last_words(tmp_path, None, keep=True)
+    for keep in (True, False):
+        assert _last_words(tmp_path, None, keep=keep) == f"Everything is in {tmp_path}; no server was left running."
 
 
 def test_the_folder_of_a_demo_is_made_anew(tmp_path: Path) -> None:
@@ -94,3 +99,45 @@ def test_a_folder_whose_servers_run_is_left_alone(tmp_path: Path) -> None:
     assert (folder / "bridge").exists()
     lock.close()
     assert not (_fresh_folder(folder) / "bridge").exists()
+
+
+def test_the_command_is_named_as_a_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tmp_path / "a b" / ".venv" / "bin"
+    own.mkdir(parents=True)
+    for name in ("python", "tierberg"):
+        (own / name).touch(0o755)
+    monkeypatch.setattr(sys, "executable", str(own / "python"))
+    monkeypatch.setenv("PATH", str(own))
+    assert own_command() == "tierberg"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert own_command() == f"'{own}/tierberg'"
+    monkeypatch.chdir(tmp_path / "a b")
+    assert own_command() == ".venv/bin/tierberg"
+
+
+@pytest.mark.parametrize(
+    ("version", "there", "java", "said"),
+    [
+        ("3.9.0", False, True, "Kafka 3.9.0 is not supported; choose 4.3.1 or 4.4.0"),
+        ("4.3.1", False, False, "no java is on PATH; a JDK 17 or newer is needed"),
+        ("4.3.1", True, True, "was not made by a demo; name another folder with --data-dir"),
+    ],
+)
+def test_a_demo_that_cannot_begin_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, there: bool, java: bool, said: str
+) -> None:
+    programs, folder = tmp_path / "bin", tmp_path / "demo"
+    programs.mkdir()
+    if java:
+        (programs / "java").write_text("#!/bin/sh\necho 'openjdk version \"17\"' >&2\n")
+        (programs / "java").chmod(0o755)
+    monkeypatch.setenv("PATH", str(programs))
+    if there:
+        folder.mkdir()
+        (folder / "precious").touch()
+    done = CliRunner().invoke(app, ["demo", "--data-dir", str(folder), "--kafka-version", version])
+    assert done.exit_code == 2
+    assert done.output.startswith("tierberg: ")
+    assert done.output.count("\n") == 1
+    assert said in done.output
+    assert folder.exists() == there

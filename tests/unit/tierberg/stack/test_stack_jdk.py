@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from tierberg.stack.__main__ import main
 from tierberg.stack.errors import StackError
-from tierberg.stack.jdk import VARIABLE, java
+from tierberg.stack.jdk import VARIABLE, java, require_java
 
 
 def jdk(folder: Path, version: str) -> Path:
@@ -86,3 +87,45 @@ def test_the_package_has_a_runtime_for_the_registry(tmp_path: Path) -> None:
     found = java(21, {}, [tmp_path], plain=True)
     said = subprocess.run([str(found), "-version"], capture_output=True, text=True, check=True, timeout=30).stderr
     assert int(said.split('"')[1].split(".")[0]) >= 21
+
+
+def on_path(folder: Path, monkeypatch: pytest.MonkeyPatch, program: str | None) -> None:
+    monkeypatch.setenv("PATH", str(folder))
+    if program is not None:
+        (folder / "java").write_text(f"#!/bin/sh\n{program}\n")
+        (folder / "java").chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        (None, "no java is on PATH"),
+        ("echo 'openjdk version \"11.0.2\" 2019-01-15' >&2", "java is of version 11"),
+        ("echo 'java version \"1.8.0_292\"' >&2", "java is of version 1"),
+        ("echo 'no Java is installed' >&2; exit 1", "java says no version"),
+    ],
+)
+def test_a_java_that_runs_no_broker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str | None, said: str
+) -> None:
+    on_path(tmp_path, monkeypatch, program)
+    with pytest.raises(StackError, match=f"{said}; a JDK 17 or newer is needed: install one"):
+        require_java()
+
+
+@pytest.mark.parametrize("version", ["17.0.15", "21", "25-ea"])
+def test_a_java_that_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    on_path(tmp_path, monkeypatch, f"echo 'openjdk version \"{version}\" 2025-04-15' >&2")
+    require_java()
+
+
+def test_the_stack_looks_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    on_path(tmp_path, monkeypatch, None)
+    for options, said in ((["--kafka-version", "3.9.0"], "Kafka 3.9.0 is not supported"), ([], "a JDK 17 or newer")):
+        with pytest.raises(SystemExit) as ended:
+            main(["--data-dir", str(tmp_path / "stack"), *options])
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "stack").exists()
