@@ -92,10 +92,10 @@ def test_inline_schemas_come_from_here_or_a_file(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("value_format: xml", "topics.0.value_format: Input should be 'raw', 'string', 'json', 'avro', 'protobuf'"),
+        ("value_format: xml", "topics.0.value_format: it must be 'raw', 'string', 'json', 'avro', 'protobuf'"),
         ("value_bytes: proven", "value_bytes: proven goes by columns, and value_format raw has none"),
-        ("value_format: avro, value_schema: {from: wire}", "topics.0.value_schema.from: Input should be 'registry-id'"),
-        ("value_format: avro, value_schema: {subject: a}", "topics.0.value_schema.from: Field required"),
+        ("value_format: avro, value_schema: {from: wire}", "topics.0.value_schema.from: it must be 'registry-id'"),
+        ("value_format: avro, value_schema: {subject: a}", "topics.0.value_schema.from: it is needed, and not there"),
         ("value_format: avro, value_schema: {from: registry-id, subject: a}", "registry-id takes no subject"),
         ("value_format: avro, value_schema: {from: subject, text: a}", "subject takes no text"),
         ("value_format: json, value_schema: {from: inferred, file: a, text: b}", "takes no file and no text"),
@@ -117,7 +117,7 @@ def test_inline_schemas_come_from_here_or_a_file(tmp_path: Path, monkeypatch: py
         ("table: ''", "topics.0.table: use lower-case"),
         ("table: 'x{name}'", "topics.0.table: use lower-case"),
         (f"table: {'a' * 201}", "topics.0.table: longer than 200"),
-        ("incompatible: stop", "topics.0.incompatible: Input should be 'new-column' or 'dead-letter'"),
+        ("incompatible: stop", "topics.0.incompatible: it must be 'new-column' or 'dead-letter'"),
         ("decode_budget: -1", "topics.0.decode_budget"),
         ("decode_budget: .nan", "topics.0.decode_budget"),
         ("decode_budget: much", "topics.0.decode_budget"),
@@ -141,7 +141,7 @@ def test_schemas_of_a_registry_need_one(rule: str) -> None:
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({}, "schema_registry.url: Field required"),
+        ({}, "schema_registry.url: it is needed, and not there"),
         ({"url": "registry:8081"}, "schema_registry.url: use https://host:port"),
         ({"url": "http://a,ftp://b"}, "schema_registry.url: use https://host:port"),
         ({"url": "https://me:hunter2@a"}, "schema_registry.url: no user, ? or #"),

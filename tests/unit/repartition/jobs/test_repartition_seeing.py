@@ -238,6 +238,7 @@ def test_a_job_serves_the_page_that_the_settings_name(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr("repartition.jobs.command.spark_session", session)
     config = tmp_path / "tierberg.yaml"
+    (tmp_path / "data" / "store").mkdir(parents=True)
     rule = "{pattern: t, value_format: json, copies: [{table: mart.t}]}"
     config.write_text(
         f"data_dir: {tmp_path}/data\nrepartition: {{metrics: '127.0.0.1:0', side_by_side: 1}}\ntopics: [{rule}]\n"
