@@ -169,8 +169,11 @@ def test_the_last_one_written_is_there(tmp_path: Path) -> None:
     assert read_one(store, replace(ONE, topic_id=bytes(16)).key) is None
 
 
-def test_what_another_job_writes_meanwhile_stays(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", [False, True])
+def test_what_another_job_writes_meanwhile_stays(tmp_path: Path, there: bool) -> None:
     store = make_store(tmp_path)
+    if there:
+        put_progress(store, ONE)
     losses = {number: ProjectionLoss(1, number, 5) for number in range(3)}
 
     def lose(number: int) -> Callable[[ProjectionProgress], ProjectionProgress]:
