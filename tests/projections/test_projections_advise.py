@@ -117,7 +117,7 @@ def test_planned_figures_are_those_of_the_metadata(world: ProjectionWorld) -> No
 
 
 def test_the_command(world: ProjectionWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("repartition.advise.advise.open_backend", lambda *_: world.backend)
+    monkeypatch.setattr("repartition.advise.advise.open_backend", lambda *_, **__: world.backend)
     monkeypatch.setattr("repartition.advise.advise.spark_session", lambda *_: nullcontext(world.spark))
     queries, picture = tmp_path / "q.sql", tmp_path / "p.png"
     queries.write_text("-- name: one\nSELECT * FROM {table} WHERE id = 7 AND who = 'w1'", encoding="utf-8")
