@@ -35,7 +35,7 @@ def test_no_dead_letter_costs_no_second_reading(
 
     def watched(*given: Any) -> Any:
         made = changes(*given)
-        dead = Mock(wraps=made.dead)
+        dead = Mock(wraps=made.dead, schema=made.dead.schema)
         dead.count = lambda: (counted.append(given), made.dead.count())[1]  # type: ignore[func-returns-value]
         return replace(made, dead=dead)
 
