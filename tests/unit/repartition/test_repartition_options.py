@@ -27,6 +27,7 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path, given: list
 
 
 def test_the_same_without_all_is_tried(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()  # as a bridge makes it
     given = ["repartition", "orders", "--topic-id", "00" * 16, "--data-dir", str(tmp_path)]
     found = CliRunner().invoke(app, given)
     assert found.exit_code == 2
