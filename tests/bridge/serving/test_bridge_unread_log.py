@@ -10,10 +10,15 @@ import sys
 import termios
 from pathlib import Path
 
+from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder
 from tests.support.shim_client import ShimClient, segment_of
 
 PIPE_BYTES = 4096
+
+
+def unread_bytes(reader: int) -> int:
+    return int.from_bytes(fcntl.ioctl(reader, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_a_log_that_nobody_reads_costs_no_call_and_no_stop(tmp_path: Path) -> None:
@@ -31,10 +36,9 @@ def test_a_log_that_nobody_reads_costs_no_call_and_no_stop(tmp_path: Path) -> No
             segment = shim.copied(segment_of(LogBuilder().fill(batches=3)))
             for _ in range(60):
                 assert shim.fetch(segment) == segment.data
-        unread = fcntl.ioctl(reader, termios.FIONREAD, bytes(4))
-        assert int.from_bytes(unread, sys.byteorder) > PIPE_BYTES / 2, "the pipe is not full"
+        eventually(lambda: unread_bytes(reader) > PIPE_BYTES / 2)
         process.send_signal(signal.SIGHUP)  # as a terminal does that is closed
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
     finally:
         process.kill()
         process.wait()
