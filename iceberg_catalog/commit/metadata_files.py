@@ -82,13 +82,15 @@ def own_metadata(table: Table) -> list[MetadataFile]:
 def _own(
     table: Table, wanted: Collection[MetadataFile], listed: Collection[MetadataFile], named: Collection[str]
 ) -> list[MetadataFile]:
-    if not wanted:
-        return []
     mine = table.metadata.table_uuid
-    owners = {item: _owner(table, item, named) for item in listed}
+    owners = {item: _owner(table, item, named) for item in wanted}
+    told = [item for item in wanted if owners[item] == mine]
+    if None not in owners.values():
+        return told
     plain = normal_path(table.metadata_location).rpartition("/")[0] == normal_path(f"{table.location()}/metadata")
-    alone = plain and all(owner in (None, mine) for owner in owners.values())
-    return [item for item in wanted if owners[item] == mine or (alone and owners[item] is None)]
+    others = (owners[item] if item in owners else _owner(table, item, named) for item in listed)
+    alone = plain and all(owner in (None, mine) for owner in others)
+    return [item for item in wanted if owners[item] is None or owners[item] == mine] if alone else told
 
 
 def _owner(table: Table, item: MetadataFile, named: Collection[str]) -> uuid.UUID | None:

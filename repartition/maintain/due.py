@@ -9,6 +9,7 @@ from typing import Final, Literal
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Operation, Snapshot
 
+from iceberg_catalog.commit.ancestors import ancestors
 from repartition.limits import (
     COMPACTION_DELETE_FILES_MIN,
     COMPACTION_FILES_MIN,
@@ -78,8 +79,9 @@ def facts_of(metadata: TableMetadata, manifests: Callable[[Snapshot], int], now_
 def _added(metadata: TableMetadata, head: Snapshot, since_ms: int) -> tuple[int, int]:
     """Data files and delete files that commits have added since then, or since somebody else's compaction."""
     files, deletes = 0, 0
-    current: Snapshot | None = head
-    while current is not None and current.timestamp_ms > since_ms:
+    for current in ancestors(metadata, head.snapshot_id):
+        if current.timestamp_ms <= since_ms:
+            break
         totals = {} if current.summary is None else current.summary.additional_properties
         if current.summary is not None and current.summary.operation is Operation.REPLACE:
             if "deleted-data-files" in totals:
@@ -87,8 +89,6 @@ def _added(metadata: TableMetadata, head: Snapshot, since_ms: int) -> tuple[int,
         else:
             files += int(totals.get("added-data-files", "0"))
             deletes += int(totals.get("added-delete-files", "0"))
-        parent = current.parent_snapshot_id
-        current = None if parent is None else metadata.snapshot_by_id(parent)
     return files, deletes
 
 

@@ -39,11 +39,10 @@ from repartition.run.write import append, conformed, cut, made_from, upsert
 from repartition.spark.internals import union_columns
 from repartition.spark.session import unconstrained
 from repartition.spark.targets import Target
-from rsm_bridge.config.projections import ProjectionRule
+from rsm_bridge.config.projections import DEAD_LETTERS, ProjectionRule
 from rsm_bridge.shell_words import command_line
 from rsm_bridge.storage.projections.hold import DeclaredProjection
 
-DEAD_LETTERS = "__dead_letters"
 LETTERS = "dead-letters"
 NOTHING: Mapping[int, int] = {}
 

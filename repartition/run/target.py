@@ -25,6 +25,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from converter.parquet import columns
+from iceberg_catalog.commit.ancestors import ancestors
 from iceberg_catalog.tables.names import Owner
 from repartition.errors import RepartitionError, first_line
 from repartition.run.frontier import FRONTIER, Frontier, Position, decode_frontier
@@ -90,13 +91,11 @@ def recorded(table: Table, owner: Owner) -> Recorded:
     head = table.current_snapshot()
     if head is None:
         return Recorded(None, None, Frontier(owner.topic_id))
-    current: Snapshot | None = head
-    while current is not None:
+    for current in ancestors(table.metadata, head.snapshot_id):
         text = _property(current)
         if text is not None:
             where = f"{'.'.join(table.name())}@{current.snapshot_id}"
             return Recorded(head.snapshot_id, current.snapshot_id, decode_frontier(text, where))
-        current = _parent(table, current)
     return Recorded(head.snapshot_id, None, _tagged(table))
 
 
@@ -151,11 +150,6 @@ def keep_frontier(session: Any, catalog: str, table: Table, told_by: int) -> Non
     if tagged is None or tagged.snapshot_id != told_by:
         name = quoted(catalog, *table.name())
         session.sql(f"ALTER TABLE {name} CREATE OR REPLACE TAG `{TAG}` AS OF VERSION {told_by}")
-
-
-def _parent(table: Table, snapshot: Snapshot) -> Snapshot | None:
-    parent = snapshot.parent_snapshot_id
-    return None if parent is None else table.metadata.snapshot_by_id(parent)
 
 
 def _property(snapshot: Snapshot) -> str | None:

@@ -19,6 +19,8 @@ Envelope = Literal["none", "debezium"]
 RowWrites = Literal["copy-on-write", "merge-on-read"]
 KeyOrder = Literal["partition", "timestamp", "source"]
 
+#: What the name of a projection's table of dead letters has behind the projection's.
+DEAD_LETTERS: Final = "__dead_letters"
 _TOPIC: Final = "{topic}"
 _OF_UPSERT: Final = frozenset(
     {"adopt", "envelope", "unavailable_value", "soft_deletes", "key_order", "source_order", "row_writes"}

@@ -41,7 +41,7 @@ from rsm_bridge.serving.scheduling.copy_places import CopyPlaces
 from rsm_bridge.serving.scheduling.fetch_priority import FetchPriority, lower_priority
 from rsm_bridge.serving.scheduling.worker_pool import WorkerPool
 from rsm_bridge.storage.keys import index_key
-from rsm_bridge.storage.local import FolderLock, LocalObjectStore
+from rsm_bridge.storage.local import own_folders
 from rsm_bridge.storage.object_store import ObjectStore
 from rsm_bridge.storage.opening import open_store
 from rsm_bridge.storage.segments.deleter import Deleter, Outcome
@@ -167,11 +167,9 @@ def _maintainer(
 
 
 def _locked_store(settings: Settings, stack: contextlib.ExitStack) -> ObjectStore:
-    """The object store; a folder, and the `data_dir` beside it, are this bridge's alone until `stack` ends."""
+    """The object store; a folder is this bridge's alone until `stack` ends."""
     store = open_store(settings)
-    if isinstance(store, LocalObjectStore):
-        stack.callback(FolderLock(settings.data_dir).close)
-        stack.callback(store.own().close)
+    own_folders(store, settings.data_dir, stack)
     return store
 
 

@@ -245,16 +245,17 @@ def _below_floor(place: Place) -> list[Finding]:
     if stored is None or stored.below_floor is None or stored.below_floor_ms is None or place.gone:
         return []
     first, last = stored.below_floor
-    waited = place.seconds_since(stored.below_floor_ms)
+    patience, unasked = TOPIC_GONE_SECONDS, ""
     if kafka is None:
-        if waited <= BELOW_FLOOR_UNASKED_SECONDS:
-            return []
+        patience = BELOW_FLOOR_UNASKED_SECONDS
         unasked = ". Kafka, which was not asked, deletes such segments soon where it does not need them"
-        said = f"offsets {first} to {last} are tiered, and the table has no row of them{unasked}"
-    elif kafka.log_start is None or kafka.log_start > last or waited <= TOPIC_GONE_SECONDS:
+    elif kafka.log_start is None or kafka.log_start > last:
         return []
     else:
-        said = f"offsets {max(first, kafka.log_start)} to {last} are tiered, and the table has no row of them"
+        first = max(first, kafka.log_start)
+    if place.seconds_since(stored.below_floor_ms) <= patience:
+        return []
+    said = f"offsets {first} to {last} are tiered, and the table has no row of them{unasked}"
     return [place.finding(CauseCode.ROWS_BELOW_FLOOR, Level.PERSON, said, stored.below_floor_ms)]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from rsm_bridge.config.projections import DEAD_LETTERS
 from rsm_bridge.limits import PROJECTION_BEHIND_SECONDS
 from rsm_bridge.metrics.progress.facts import ProjectionFacts, WaitingRows
 from rsm_bridge.status.causes import CAUSES, CauseCode, Level
@@ -85,7 +86,7 @@ def _causes(projection: ProjectionFacts, now_ms: int, *, late: bool) -> Iterator
         yield CauseCode.COPY_MAINTENANCE_FAILED, f"{chore}, {_failed(failure, now_ms)}"
     if progress is not None and progress.dead_letters:
         letters = plural(progress.dead_letters, "dead letter")
-        yield CauseCode.COPY_DEAD_LETTERS, f"{letters} in {projection.table}__dead_letters"
+        yield CauseCode.COPY_DEAD_LETTERS, f"{letters} in {projection.table}{DEAD_LETTERS}"
     if progress is not None and progress.lost:
         where = ", ".join(f"partition {number} below {item.end}" for number, item in sorted(progress.lost.items()))
         offsets = plural(sum(item.offsets for item in _losses(projection)), "offset")

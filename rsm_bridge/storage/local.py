@@ -68,6 +68,17 @@ class FolderLock:
         self._file.close()
 
 
+def own_folders(store: ObjectStore, data_dir: Path, stack: contextlib.ExitStack) -> None:
+    """A store that is a folder, and the `data_dir` beside it, are this process's alone until `stack` ends.
+
+    Raises:
+        InUseError: one of them is another's. StoreError: the store's cannot be written to.
+    """
+    if isinstance(store, LocalObjectStore):
+        stack.callback(FolderLock(data_dir).close)
+        stack.callback(store.own().close)
+
+
 def _fsync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:

@@ -18,7 +18,7 @@ from rsm_bridge.metrics.tally import Tally
 from rsm_bridge.storage.backend import Backend
 from rsm_bridge.storage.clock import StoreClock, local_ms
 from rsm_bridge.storage.lease import leased
-from rsm_bridge.storage.local import FolderLock, LocalObjectStore
+from rsm_bridge.storage.local import own_folders
 from rsm_bridge.storage.object_store import first_line
 from rsm_bridge.storage.segments.running_copies import RunningCopies
 from rsm_bridge.storage.segments.topic_segments import owners_of, several, topic_ids
@@ -51,9 +51,8 @@ def maintain(backend: Backend, table: str | None, *, dry_run: bool, say: Callabl
             when the catalog is away. What else catalog and storage raise passes through.
     """
     with contextlib.ExitStack() as stack:
-        if isinstance(backend.store, LocalObjectStore) and not dry_run:
-            stack.callback(FolderLock(backend.settings.data_dir).close)
-            stack.callback(backend.store.own().close)
+        if not dry_run:
+            own_folders(backend.store, backend.settings.data_dir, stack)
         found = [(topic_id, _names(backend, topic_id)) for topic_id in topic_ids(backend.store)]
         chosen = [(topic_id, names) for topic_id, names in found if table is None or table in names]
         if table is not None and not chosen:

@@ -18,7 +18,7 @@ from converter.types import IndexType
 from iceberg_catalog.commit.head import LiveFiles
 from iceberg_catalog.connect.open import embedded_settings, open_catalog
 from iceberg_catalog.plan.types import PartState
-from rsm_bridge.limits import TOPIC_GONE_SECONDS
+from rsm_bridge.limits import BELOW_FLOOR_UNASKED_SECONDS, TOPIC_GONE_SECONDS
 from rsm_bridge.metrics.progress.facts import StoredPartition
 from rsm_bridge.metrics.progress.stored import stored_partitions
 from rsm_bridge.status.assess import assess
@@ -34,7 +34,7 @@ from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
 from tests.support.kafka_log import LogBuilder, checkpoint
 from tests.support.shim_client import ShimClient, segment_of
-from tests.support.status_facts import facts, kafka, kafka_partition, kafka_topic, stored
+from tests.support.status_facts import NOW, facts, kafka, kafka_partition, kafka_topic, stored, stored_partition
 from tests.unit.rsm_bridge.metrics.progress.test_status_causes import found
 
 NAMED: dict[str, Any] = {"topic": "orders", "topic_id": b"o" * 16}
@@ -100,6 +100,18 @@ def test_rows_below_the_floor_that_are_still_in_the_table_are_not_missed(tmp_pat
         eventually(lambda: _states(bridge.store, catalog)[0].floor == 6)
         assert rows_of(catalog, "orders") == expected_rows(long)  # they leave a file at a time
         assert _stored_part(bridge.store, catalog).below_floor is None
+
+
+def test_rows_below_the_floor_are_told_without_kafka_once_it_had_time_to_delete_them() -> None:
+    def asked_of_nobody(waits_s: float) -> list[Finding]:
+        since_ms = NOW - int(waits_s * 1000)
+        part = stored_partition(below_floor=(0, 9), below_floor_ms=since_ms)
+        return found(assess(facts(stored(part), kafka=None)), CauseCode.ROWS_BELOW_FLOOR)
+
+    assert not asked_of_nobody(BELOW_FLOOR_UNASKED_SECONDS - 5)
+    (finding,) = asked_of_nobody(BELOW_FLOOR_UNASKED_SECONDS + 5)
+    assert finding.level is Level.PERSON
+    assert "Kafka, which was not asked" in finding.said
 
 
 def _states(store: ObjectStore, catalog: Catalog) -> Mapping[int, PartState]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,13 +13,12 @@ from pyiceberg.catalog import Catalog
 from rsm_bridge.limits import MISFIT_BYTES_READ_MAX
 from rsm_bridge.serving import service
 from rsm_bridge.serving.service import Running
-from rsm_bridge.storage.local import LocalObjectStore
 from rsm_bridge.values.typed import inferred
 from tests.bridge.values.test_bridge_replay_dead_letters import KeyedLog
 from tests.bridge.values.test_bridge_typed import rows_of, shown
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.kafka_log import LogBuilder
-from tests.support.shim_client import ShimClient, segment_of
+from tests.support.shim_client import Segment, ShimClient, segment_of
 
 DECLARED = {
     "type": "object",
@@ -50,11 +48,12 @@ def bridge(bridge_folder: Path, policy: str) -> Iterator[Running]:
         yield running
 
 
-def copied(shim: ShimClient, topic: str, values: Sequence[bytes], first: int = 0) -> None:
+def copied(shim: ShimClient, topic: str, values: Sequence[bytes], first: int = 0) -> Segment:
     log = LogBuilder(next_offset=first)
     log.batch(values)
     segment = shim.copied(segment_of(log, topic=topic, topic_id=topic.encode().ljust(16, b".")[:16]))
     assert shim.fetch(segment) == log.data
+    return segment
 
 
 def test_a_number_with_a_fraction_where_they_were_whole(shim: ShimClient, catalog: Catalog) -> None:
@@ -277,8 +276,7 @@ def test_what_one_bridge_learned_the_next_one_knows(
     shim: ShimClient, catalog: Catalog, bridge_folder: Path, policy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A store in a folder has one bridge; those that share a store do not ask it who they are.
-    monkeypatch.setattr(service, "FolderLock", lambda _: io.BytesIO())
-    monkeypatch.setattr(LocalObjectStore, "own", lambda _: io.BytesIO())
+    monkeypatch.setattr(service, "own_folders", lambda *_: None)
     copied(shim, "shared", [b'{"n": 1}'])
     shown(catalog, "shared", 1)
     with bridge_thread(test_settings(bridge_folder, topics=rules(policy))) as other:

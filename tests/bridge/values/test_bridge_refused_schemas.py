@@ -18,12 +18,12 @@ from rsm_bridge.storage.backend import open_backend
 from rsm_bridge.tables.maintain import replay_topics
 from rsm_bridge.values.registry import registry as registry_client
 from rsm_bridge.values.typed import schema_waits
+from tests.bridge.values.test_bridge_learning import copied
 from tests.bridge.values.test_bridge_typed import ORDER, avro, framed, pending_of, shown
 from tests.support.answering_server import Answer, AnsweringServer, Request, answering
 from tests.support.bridge_process import bridge_thread, test_settings
 from tests.support.eventually import eventually
-from tests.support.kafka_log import LogBuilder
-from tests.support.shim_client import Segment, ShimClient, segment_of
+from tests.support.shim_client import ShimClient
 
 VALUE = avro(ORDER, {"id": 7, "who": "x"})
 GOOD = framed(1, VALUE)
@@ -67,14 +67,6 @@ def bridge(registry: dict[str, Any], bridge_folder: Path) -> Iterator[Running]:
         changed.setattr(publisher, "HELD_SECONDS", 0.1)
         with bridge_thread(test_settings(bridge_folder, topics=RULES, schema_registry=registry)) as running:
             yield running
-
-
-def copied(shim: ShimClient, topic: str, values: list[bytes], first: int = 0) -> Segment:
-    log = LogBuilder(next_offset=first)
-    log.batch(values)
-    segment = shim.copied(segment_of(log, topic=topic, topic_id=topic.encode().ljust(16, b".")[:16]))
-    assert shim.fetch(segment) == log.data
-    return segment
 
 
 def ids(rows: list[dict[str, Any]]) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from iceberg_catalog.commit.foreign import ForeignCommits
-from rsm_bridge.limits import BELOW_FLOOR_UNASKED_SECONDS, TOPIC_GONE_SECONDS
+from rsm_bridge.limits import TOPIC_GONE_SECONDS
 from rsm_bridge.metrics.progress.facts import (
     DelayedDelete,
     Facts,
@@ -86,6 +86,12 @@ def local(**config: str) -> Facts:
     return facts(stored={}, kafka=kafka(kafka_topic(config=given)))
 
 
+def told(**changes: object) -> Facts:
+    """A projection whose job says this, and nothing else."""
+    progress = ProjectionProgress(topic_id=bytes(16), catalog="a", table="b")
+    return projected(progress=replace(progress, **changes))  # type: ignore[arg-type]
+
+
 def projected(**changes: object) -> Facts:
     """A projection that has read all but ten offsets, an hour ago."""
     progress = ProjectionProgress(
@@ -125,40 +131,20 @@ CASES: dict[CauseCode, Case] = {
         projected(waiting=held(6 * DAY)), Level.WAITS, "lost to this projection in 6 d unless it runs"
     ),
     C.COPY_LOST_ROWS: Case(
-        projected(
-            progress=ProjectionProgress(
-                topic_id=bytes(16),
-                catalog="a",
-                table="b",
-                lost={2: ProjectionLoss(5, 9, NOW - DAY), 0: ProjectionLoss(1, 1, NOW)},
-            )
-        ),
+        told(lost={2: ProjectionLoss(5, 9, NOW - DAY), 0: ProjectionLoss(1, 1, NOW)}),
         Level.NOTE,
         "kafka.projection: 6 offsets in all, partition 0 below 1, partition 2 below 9; last met",
     ),
     C.COPY_FAILED: Case(
-        projected(
-            progress=ProjectionProgress(
-                topic_id=bytes(16), catalog="a", table="b", failure=ProjectionFailure(NOW - HOUR, "bad SQL", "mend it")
-            )
-        ),
-        Level.PERSON,
-        "bad SQL (mend it)",
+        told(failure=ProjectionFailure(NOW - HOUR, "bad SQL", "mend it")), Level.PERSON, "bad SQL (mend it)"
     ),
     C.COPY_MAINTENANCE_FAILED: Case(
-        projected(
-            progress=ProjectionProgress(
-                topic_id=bytes(16),
-                catalog="a",
-                table="b",
-                failed_chores={"dead letters: orphans": ProjectionFailure(NOW - HOUR, "AccessDenied", "mend it")},
-            )
-        ),
+        told(failed_chores={"dead letters: orphans": ProjectionFailure(NOW - HOUR, "AccessDenied", "mend it")}),
         Level.PERSON,
         "kafka.projection: dead letters: orphans, ",
     ),
     C.COPY_DEAD_LETTERS: Case(
-        projected(progress=ProjectionProgress(topic_id=bytes(16), catalog="a", table="b", dead_letters=1234)),
+        told(dead_letters=1234),
         Level.NOTE,
         "kafka.projection: 1,234 dead letters in kafka.projection__dead_letters",
     ),
@@ -566,18 +552,6 @@ def test_gaps_below_the_log_start_or_of_a_topic_that_goes_are_explained() -> Non
     assert found(assess(beside), CauseCode.GAP_UNEXPLAINED)
 
 
-def test_rows_below_the_floor_are_told_without_kafka_once_it_had_time_to_delete_them() -> None:
-    def asked_of_nobody(waits_s: float) -> list[Finding]:
-        since_ms = NOW - int(waits_s * 1000)
-        part = stored_partition(below_floor=(0, 9), below_floor_ms=since_ms)
-        return found(assess(facts(stored(part), kafka=None)), CauseCode.ROWS_BELOW_FLOOR)
-
-    assert not asked_of_nobody(BELOW_FLOOR_UNASKED_SECONDS - 5)
-    (finding,) = asked_of_nobody(BELOW_FLOOR_UNASKED_SECONDS + 5)
-    assert finding.level is Level.PERSON
-    assert "Kafka, which was not asked" in finding.said
-
-
 def test_the_freshness_target_makes_waiting_a_persons_matter() -> None:
     for late in (facts(kafka=pending()), facts(waiting(open=WAITING)), facts(unpublished(30))):
         assert assess(late).level() is Level.WAITS
@@ -597,9 +571,8 @@ def test_a_topic_of_its_own_settings_is_no_fault_and_has_no_partitions() -> None
 def test_internal_topics_are_shown_when_asked_for() -> None:
     both = kafka(kafka_topic(), kafka_topic(topic="__consumer_offsets", topic_id="cd" * 16, internal=True))
     assert [topic.topic for topic in assess(facts(kafka=both)).topics] == ["orders"]
-    assert [topic.topic for topic in assess(facts(kafka=both, wanted="__consumer_offsets")).topics] == [
-        "__consumer_offsets"
-    ]
+    named = assess(facts(kafka=both, wanted="__consumer_offsets")).topics
+    assert [topic.topic for topic in named] == ["__consumer_offsets"]
 
 
 def test_a_topic_created_again_is_two() -> None:
